@@ -1,0 +1,1 @@
+//! May this call leave? Pure: no runtime, no clock, no socket.

@@ -1,0 +1,1 @@
+//! Configuration files in, a checked model or all problems out.

@@ -1,0 +1,2 @@
+//! The portcullis process: arguments in, exit code out.
+fn main() {}

@@ -1,0 +1,1 @@
+//! The life of one message, from arrival to reply.

@@ -1,0 +1,1 @@
+//! Development only: what the tests of several crates share.

@@ -1,0 +1,1 @@
+//! MCP as bytes: frames, methods, revisions.
