@@ -1,0 +1,181 @@
+//! How the answers of the checks become one decision. The same function decides and explains.
+
+use std::fmt;
+
+use wire::Frame;
+
+use crate::{Call, Grant, Pins, Policy, Screen, Visibility};
+
+/// One question asked of every call, whatever its method.
+pub trait Check: Send + Sync {
+    /// Which check this is, for records and for the error table.
+    fn name(&self) -> CheckName;
+
+    /// May this call leave? Pure: no waiting, no I/O, no clock but `call.received`.
+    fn judge(&self, call: &Call) -> Verdict;
+
+    /// The same question asked of what came back. Most checks have none.
+    fn judge_reply(&self, _call: &Call, _reply: &Frame) -> Verdict {
+        Verdict::Allow
+    }
+}
+
+/// What one check says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Nothing against it.
+    Allow,
+    /// A person must say yes first.
+    Hold(Rule),
+    /// No.
+    Deny(Rule),
+}
+
+/// The name of the rule that spoke. It goes to the record, never to the client.
+pub type Rule = Box<str>;
+
+/// The checks, in the order they are asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum CheckName {
+    /// Is this name in the caller's catalog?
+    Visibility,
+    /// Is the definition the one that was approved?
+    Pins,
+    /// Do the rules allow it, or want a person?
+    Policy,
+    /// Is the content acceptable, asking and answering?
+    Screen,
+}
+
+impl CheckName {
+    /// The word for records and metrics.
+    pub fn word(self) -> &'static str {
+        match self {
+            CheckName::Visibility => "visibility",
+            CheckName::Pins => "pins",
+            CheckName::Policy => "policy",
+            CheckName::Screen => "screen",
+        }
+    }
+}
+
+/// What all checks say together.
+#[derive(Debug)]
+pub enum Decision {
+    /// It may leave.
+    Admitted(Admitted),
+    /// It waits for a person.
+    Held(Held),
+    /// It may not.
+    Denied(Denial),
+}
+
+/// A call that every check let through.
+///
+/// INVARIANT: the field is private and [`Checks::decide`] is its only maker, so whatever holds an
+/// `Admitted` holds the proof that the call was judged.
+#[derive(Debug)]
+pub struct Admitted(Call);
+
+/// A call that waits for a person.
+#[derive(Debug)]
+pub struct Held {
+    call: Call,
+    /// The check that wants a person.
+    pub by: CheckName,
+    /// Its rule.
+    pub rule: Rule,
+}
+
+/// The decision no.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Denial {
+    /// The check that said no.
+    pub by: CheckName,
+    /// Its rule.
+    pub rule: Rule,
+}
+
+impl fmt::Display for Denial {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "denied by {}: {}", self.by.word(), self.rule)
+    }
+}
+
+impl std::error::Error for Denial {}
+
+/// All checks, compiled from one configuration.
+#[derive(Debug, Default)]
+pub struct Checks {
+    /// See `visibility.rs`.
+    pub visibility: Visibility,
+    /// See `pins.rs`.
+    pub pins: Pins,
+    /// See `policy.rs`.
+    pub policy: Policy,
+    /// See `screen.rs`.
+    pub screen: Screen,
+}
+
+impl Checks {
+    /// The order is the design: what must not be seen is refused before it is explained.
+    fn in_order(&self) -> [&dyn Check; 4] {
+        [&self.visibility, &self.pins, &self.policy, &self.screen]
+    }
+
+    /// The first denial ends it; a hold waits until every check had a chance to deny, so that nobody
+    /// is asked about a call that would be refused anyway.
+    pub fn decide(&self, call: Call) -> Decision {
+        let mut hold = None;
+        for check in self.in_order() {
+            match check.judge(&call) {
+                Verdict::Allow => (),
+                Verdict::Hold(rule) => hold = hold.or(Some((check.name(), rule))),
+                Verdict::Deny(rule) => return Decision::Denied(Denial { by: check.name(), rule }),
+            }
+        }
+        match hold {
+            None => Decision::Admitted(Admitted(call)),
+            Some((by, rule)) => Decision::Held(Held { call, by, rule }),
+        }
+    }
+
+    /// What each check would say: `decide` without the decision.
+    pub fn explain(&self, call: &Call) -> [(CheckName, Verdict); 4] {
+        self.in_order().map(|check| (check.name(), check.judge(call)))
+    }
+
+    /// The reply's turn: the first check that denies what came back.
+    pub fn judge_reply(&self, call: &Call, reply: &Frame) -> Result<(), Denial> {
+        for check in self.in_order() {
+            match check.judge_reply(call, reply) {
+                Verdict::Allow => (),
+                // A reply cannot wait for a person: it exists already. Whoever wants one says no.
+                Verdict::Hold(rule) | Verdict::Deny(rule) => return Err(Denial { by: check.name(), rule }),
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Held {
+    /// The waiting call, for whoever is asked.
+    pub fn call(&self) -> &Call {
+        &self.call
+    }
+
+    /// The call with a person's yes, to be decided again on today's rules.
+    pub fn granted(self, grant: Grant) -> Call {
+        Call { grant: Some(grant), ..self.call }
+    }
+}
+
+impl Admitted {
+    /// The call that was admitted.
+    pub fn call(&self) -> &Call {
+        &self.0
+    }
+}
+
+#[cfg(test)]
+mod tests;
