@@ -1,1 +1,59 @@
 //! Configuration files in, a checked model or all problems out.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+mod address;
+mod check;
+mod choice;
+mod expand;
+mod filter;
+mod form;
+mod model;
+mod problem;
+mod quantity;
+mod raw;
+mod reader;
+mod reference;
+mod schema;
+mod section;
+mod tree;
+mod word;
+mod words;
+
+#[cfg(test)]
+mod tests;
+
+pub use check::load;
+pub use filter::{Filter, Pattern, PatternError};
+pub use model::{
+    Audit, AuditSink, Config, Durability, Limits, Secret, SessionLimits, Share, Tenant, Timeouts, Transport,
+    Trust, Upstream, VirtualServer,
+};
+pub use problem::{Problem, Severity, render};
+pub use reference::reference;
+pub use schema::schemas;
+pub use url::Url;
+
+/// All that loading may ask of the outside: this crate does no I/O of its own.
+pub trait Files {
+    /// The text of a file; not UTF-8 is an error.
+    fn read(&self, path: &Path) -> io::Result<String>;
+    /// The files that match a glob, in any order.
+    fn matching(&self, pattern: &Path) -> io::Result<Vec<PathBuf>>;
+    /// An environment variable.
+    fn variable(&self, name: &str) -> Option<String>;
+    /// A secret.
+    fn secret(&self, name: &str) -> Option<String>;
+    /// The absolute path of a stdio command, looked up as the process would.
+    fn program(&self, name: &str, dir: Option<&Path>) -> Option<PathBuf>;
+}
+
+/// A configuration that is fit to run.
+#[derive(Clone, Debug)]
+pub struct Loaded {
+    /// The checked model.
+    pub config: Config,
+    /// What the operator should know all the same.
+    pub warnings: Vec<Problem>,
+}

@@ -1,0 +1,168 @@
+//! From what is written to what it means, with every problem of every file.
+
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::sync::Arc;
+
+use crate::model::{Config, Tenant};
+use crate::problem::{Place, Problem, Severity, Source};
+use crate::reader::{At, Reader, Written};
+use crate::{Files, Loaded, raw, tree};
+
+mod process;
+mod selection;
+mod tenant;
+mod upstream;
+mod virtual_servers;
+
+/// What reading one file gave.
+struct Draft<T> {
+    /// The file, as far as it could be read.
+    raw: Option<At<T>>,
+    source: Rc<Source>,
+}
+
+/// The run over all files.
+struct Checker<'a> {
+    files: &'a dyn Files,
+    problems: Vec<Problem>,
+}
+
+/// Loads the main file and the tenants it names; fails with every problem of every file at once.
+pub fn load(path: &Path, files: &dyn Files) -> Result<Loaded, Vec<Problem>> {
+    let mut checker = Checker { files, problems: Vec::new() };
+    let others = raw::Tenant::KEYS;
+    let Some(main) = checker.read::<raw::Process>(path, (others, "a tenant file")) else {
+        return Err(checker.problems);
+    };
+    let folder = path.parent().unwrap_or(Path::new(""));
+    let process = main.raw.unwrap_or_default().value;
+    let mut config = checker.process(&process, folder);
+
+    let paths = checker.tenant_files(&process, &Place::top(&main.source));
+    let others = raw::Process::KEYS;
+    let drafts: Vec<Draft<raw::Tenant>> =
+        paths.iter().filter_map(|path| checker.read(path, (others, "the main file"))).collect();
+    config.tenants = drafts.iter().filter_map(|draft| checker.tenant(draft.raw.as_ref()?)).collect();
+    checker.tenants_together(&drafts);
+    if paths.is_empty() {
+        config.tenants.push(checker.tenant_of_no_file(path));
+    }
+    checker.finish(config, path, &paths)
+}
+
+impl Checker<'_> {
+    /// Reads one file; `None` when there is no text to show.
+    fn read<T: Written>(
+        &mut self,
+        path: &Path,
+        elsewhere: (&'static [&'static str], &'static str),
+    ) -> Option<Draft<T>> {
+        let text = match self.files.read(path) {
+            Ok(text) => text,
+            Err(error) => {
+                let problem =
+                    Problem::unreadable(path.to_owned(), format!("the file cannot be read: {error}"));
+                self.problems
+                    .push(problem.hint("it must exist, be readable for this user, and be UTF-8 text"));
+                return None;
+            }
+        };
+        // Editors on Windows put a mark in front that is not part of the text.
+        let text = text.strip_prefix('\u{feff}').map(str::to_owned).unwrap_or(text);
+        let (root, faults) = tree::parse(&text);
+        let source = Rc::new(Source { path: path.to_owned(), text });
+        let mut reader = Reader::new(self.files, Rc::clone(&source), elsewhere);
+        for fault in faults {
+            reader.note(fault.span, fault.message, fault.hint);
+        }
+        let raw = root.and_then(|root| reader.document(&root));
+        self.problems.append(&mut reader.problems);
+        Some(Draft { raw, source })
+    }
+
+    fn tenant_files(&mut self, process: &raw::Process, top: &Place) -> Vec<PathBuf> {
+        let folder = top.source.path.parent().unwrap_or(Path::new(""));
+        let pattern = folder.join(process.tenants().0);
+        let written = process.tenants.as_ref().map(|written| &written.place);
+        match self.files.matching(&pattern) {
+            Ok(mut paths) => {
+                paths.sort();
+                if let (Some(place), true) = (written, paths.is_empty()) {
+                    let hint = "it is relative to this file; or remove the key";
+                    self.error(place, format!("`{}` matches no file", place.written()), hint);
+                }
+                paths
+            }
+            Err(error) => {
+                let hint = "it must be a glob over files that this user may read";
+                self.error(
+                    written.unwrap_or(top),
+                    format!("the tenant files cannot be listed: {error}"),
+                    hint,
+                );
+                Vec::new()
+            }
+        }
+    }
+
+    /// What only shows when all tenants are known.
+    fn tenants_together(&mut self, drafts: &[Draft<raw::Tenant>]) {
+        let mut seen: Vec<(&str, &Place)> = Vec::new();
+        for draft in drafts {
+            let Some(name) = draft.raw.as_ref().and_then(|raw| raw.tenant.as_ref()) else { continue };
+            let first = seen.iter().find(|(other, _)| *other == name.value.0);
+            if let Some((_, first)) = first {
+                let hint = format!("it is the tenant of `{}` already", first.source.path.display());
+                self.error(&name.place, format!("duplicate tenant `{}`", name.value.0), &hint);
+            }
+            seen.push((&name.value.0, &name.place));
+        }
+        if let [_, second, ..] = drafts {
+            let top = Place::top(&second.source);
+            let place = second.raw.as_ref().and_then(|raw| Some(&raw.tenant.as_ref()?.place)).unwrap_or(&top);
+            let message =
+                "several tenants need `identity` to tell them apart, which is not available in this version";
+            self.error(place, message.to_owned(), "keep one tenant file");
+        }
+    }
+
+    /// The tenant of a process without tenant files: it exists and offers nothing.
+    fn tenant_of_no_file(&mut self, path: &Path) -> Tenant {
+        let warning =
+            Problem::unreadable(path.to_owned(), "no tenant file was found: nothing is offered".to_owned());
+        let hint = "write `tenants/NAME.yaml` beside this file";
+        self.problems.push(warning.graded(Severity::Warning).hint(hint));
+        Tenant {
+            name: Arc::from("default"),
+            upstreams: Vec::new(),
+            virtual_servers: vec![virtual_servers::open_server("default", &[])],
+            extensions: Vec::new(),
+            processes: raw::Tenant::default().processes().0,
+        }
+    }
+
+    fn error(&mut self, place: &Place, message: String, hint: &str) {
+        self.problems.push(Problem::error(place, message).hint(hint));
+    }
+
+    fn warn(&mut self, place: &Place, message: String, hint: &str) {
+        self.problems.push(Problem::warning(place, message).hint(hint));
+    }
+
+    fn finish(self, config: Config, main: &Path, tenants: &[PathBuf]) -> Result<Loaded, Vec<Problem>> {
+        let mut problems = self.problems;
+        // The order of reading, and within a file from top to bottom.
+        let rank = |file: &Path| match file == main {
+            true => 0,
+            false => 1 + tenants.iter().position(|path| path == file).unwrap_or(tenants.len()),
+        };
+        problems.sort_by_cached_key(|problem| (rank(&problem.file), problem.line, problem.column));
+        if problems.iter().any(|problem| problem.severity == Severity::Error) {
+            // Warnings are for a configuration that runs; now only what stops it counts.
+            problems.retain(|problem| problem.severity == Severity::Error);
+            return Err(problems);
+        }
+        Ok(Loaded { config, warnings: problems })
+    }
+}

@@ -1,0 +1,48 @@
+//! One tenant: a file of `tenants/`.
+
+use std::sync::Arc;
+
+use super::Checker;
+use crate::model::{Tenant, Upstream};
+use crate::raw;
+use crate::reader::At;
+
+impl Checker<'_> {
+    /// The tenant; `None` when it has no name to go by.
+    pub(super) fn tenant(&mut self, raw: &At<raw::Tenant>) -> Option<Tenant> {
+        let upstreams = self.upstreams(raw);
+        let virtual_servers = self.virtual_servers(raw, &upstreams);
+        let name = raw.tenant.as_ref()?;
+        let message =
+            format!("tenant `{}` has no `policies`: whatever its filters show may be called", name.value.0);
+        self.warn(
+            &name.place,
+            message,
+            "policies are not available in this version; keep the filters narrow",
+        );
+        Some(Tenant {
+            name: Arc::from(name.value.0.as_str()),
+            upstreams,
+            virtual_servers,
+            extensions: raw.extensions().into_iter().map(|glob| glob.value.0.text).collect(),
+            processes: raw.processes().0,
+        })
+    }
+
+    fn upstreams(&mut self, raw: &raw::Tenant) -> Vec<Upstream> {
+        let Some(written) = &raw.upstreams else { return Vec::new() };
+        if written.value.written == 0 {
+            self.error(
+                &written.place,
+                "`upstreams` is empty".to_owned(),
+                "add an upstream: `ID: { command: PROGRAM }`",
+            );
+        }
+        written
+            .value
+            .entries
+            .iter()
+            .filter_map(|(id, upstream)| self.upstream(&id.value.0, upstream.as_ref()?))
+            .collect()
+    }
+}

@@ -1,0 +1,99 @@
+//! Words of a few: enumerations, with the words of later versions known and refused.
+
+use serde_json::{Value, json};
+
+use crate::form::{Choice, Form};
+use crate::model::{Durability, Share, Trust};
+use crate::reader::nearest;
+use crate::word::{Mistake, Word};
+
+/// An enumeration in the configuration.
+pub(crate) trait Choices: Sized + Copy + PartialEq + 'static {
+    /// Every word, with what it stands for; nothing for a word that is known only.
+    const TABLE: &'static [(Choice, Option<Self>)];
+    /// The words alone, for the description.
+    const WORDS: &'static [Choice];
+}
+
+/// A value of an enumeration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct OneOf<T>(pub(crate) T);
+
+impl<T: Choices> Word for OneOf<T> {
+    fn form() -> Form {
+        Form::Choice(T::WORDS)
+    }
+
+    fn parse(text: &str) -> Result<OneOf<T>, Mistake> {
+        match T::TABLE.iter().find(|(choice, _)| choice.word == text) {
+            Some((_, Some(value))) => Ok(OneOf(*value)),
+            Some((choice, None)) => {
+                let why = choice.refused.unwrap_or_default();
+                Err(Mistake::new(format!("is not available in this version: {why}"))
+                    .hint("choose another word"))
+            }
+            None => {
+                let available = || T::WORDS.iter().filter(|choice| choice.refused.is_none());
+                let hint = match nearest(text, T::WORDS.iter().map(|choice| choice.word)) {
+                    Some(word) => format!("did you mean `{word}`?"),
+                    None => {
+                        let words: Vec<String> =
+                            available().map(|choice| format!("`{}`", choice.word)).collect();
+                        format!("write {}", words.join(" or "))
+                    }
+                };
+                Err(Mistake::new("is not known here").hint(hint))
+            }
+        }
+    }
+
+    fn sample(&self) -> Value {
+        let row = T::TABLE.iter().find(|(_, value)| *value == Some(self.0));
+        row.map_or(Value::Null, |(choice, _)| json!(choice.word))
+    }
+}
+
+/// What happens to a call whose record cannot be written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mode {
+    /// It is refused.
+    Strict,
+}
+
+/// One table for both constants of [`Choices`].
+macro_rules! choices {
+    ($type:ty { $($word:literal $doc:literal => $value:expr;)* } refused { $($later:literal $late_doc:literal : $why:literal;)* }) => {
+        impl Choices for $type {
+            const TABLE: &'static [(Choice, Option<Self>)] = &[
+                $((Choice { word: $word, doc: $doc, refused: None }, Some($value)),)*
+                $((Choice { word: $later, doc: $late_doc, refused: Some($why) }, None),)*
+            ];
+            const WORDS: &'static [Choice] = &[
+                $(Choice { word: $word, doc: $doc, refused: None },)*
+                $(Choice { word: $later, doc: $late_doc, refused: Some($why) },)*
+            ];
+        }
+    };
+}
+
+choices! { Mode {
+    "strict" "no record, no call" => Mode::Strict;
+} refused {} }
+
+choices! { Durability {
+    "os" "handed to the operating system before the call leaves: survives a killed process" => Durability::Os;
+} refused {
+    "fsync" "on the disk before the call leaves: survives a power loss": "records would not be synced to the disk";
+} }
+
+choices! { Trust {
+    "trusted" "run or reviewed by you" => Trust::Trusted;
+    "standard" "the usual tier" => Trust::Standard;
+    "untrusted" "nothing it says is taken on faith" => Trust::Untrusted;
+} refused {} }
+
+choices! { Share {
+    "principal" "one process for each principal" => Share::Principal;
+    "tenant" "one process for everybody of the tenant" => Share::Tenant;
+    "session" "one process for each session" => Share::Session;
+} refused {} }

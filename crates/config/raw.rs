@@ -1,0 +1,310 @@
+//! What may be written: every key of every file with its type, default and doc line.
+//!
+//! Keys of later versions stand here too, as refused: nothing that looks like a control is ignored.
+
+use serde_json::{Value, json};
+
+use crate::address::{Address, Host, HttpUrl, Origin};
+use crate::choice::{Mode, OneOf};
+use crate::form::Form;
+use crate::model::{Durability, Share, Trust};
+use crate::quantity::{Count, Size, Time};
+use crate::reader::{At, Reader, Written, nearest};
+use crate::section::{Map, section};
+use crate::tree::{Node, What};
+use crate::words::{Argument, Command, Expression, FileGlob, Folder, Glob, Held, Id, Variable};
+
+const DAY_MS: u64 = 86_400_000;
+const HOUR_MS: u64 = 3_600_000;
+const KIB: usize = 1 << 10;
+const MIB: usize = 1 << 20;
+
+/// Time limits of whole operations.
+pub(crate) type Limit = Time<1, HOUR_MS>;
+/// How long sessions live.
+pub(crate) type Life = Time<100, { 30 * DAY_MS }>;
+
+section! { "portcullis.yaml"
+    /// The process: addresses, folders, limits, and where the tenants stand.
+    Process {
+        /// Where clients connect. Only loopback addresses are accepted as long as there is no `identity`.
+        "listen" listen: Address = Address(([127, 0, 0, 1], 7420).into());
+        /// The URL clients know the gateway by.
+        "public_url" public_url: HttpUrl;
+        /// The operator's side: health, metrics, status.
+        "admin" admin: Admin = Admin::default();
+        /// `Host` values accepted beyond the loopback names. Everything else is refused, against DNS rebinding.
+        "allowed_hosts" allowed_hosts: Vec<At<Host>> = Vec::new();
+        /// `Origin` values of web pages that may call the gateway, beyond loopback.
+        "allowed_origins" allowed_origins: Vec<At<Origin>> = Vec::new();
+        /// The folder of everything that outlives a restart; made with mode 0700.
+        "state_dir" state_dir: Folder = Folder("state".into());
+        /// The tenant files, one tenant each. When this key is left out, files that do not exist are no problem.
+        "tenants" tenants: FileGlob = FileGlob("tenants/*.yaml".into());
+        /// Bounds of client sessions.
+        "session" session: Session = Session::default();
+        /// The pause between keep-alive comments on an idle event stream.
+        "keepalive" keepalive: Time<1000, 300_000> = Time::seconds(15);
+        /// Names as clients see them.
+        "names" names: Names = Names::default();
+        /// Sizes and counts of the process.
+        "limits" limits: Limits = Limits::default();
+        /// Where records of calls go.
+        "audit" audit: Audit = Audit::default();
+        /// How long a list waits for upstreams in their first start; the rest is announced when it arrives.
+        "list_timeout" list_timeout: Time<0, 60_000> = Time::seconds(2);
+        /// How long running calls may take to finish at shutdown.
+        "drain" drain: Time<0, 600_000> = Time::seconds(10);
+        /// Traces and metrics to a collector.
+        "telemetry" telemetry: Telemetry = Telemetry::default();
+    }
+    refused {
+        "tls": "connections would not be encrypted";
+        "trusted_proxies" or empty_list: "forwarded headers would not be read";
+        "shared_issuers" or empty_list: "no token would be checked";
+        "pins": "no definition would be pinned";
+        "approval": "no person would be asked";
+        "seal_keys": "the keys would not be used";
+    }
+}
+
+section! { "admin"
+    /// The operator's side.
+    Admin {
+        /// Where `/metrics`, `/livez`, `/readyz`, `/status` and `/version` are served; never the clients' port.
+        "listen" listen: Address = Address(([127, 0, 0, 1], 7421).into());
+    }
+    refused {}
+}
+
+section! { "session"
+    /// Bounds of client sessions.
+    Session {
+        /// A session nobody used for this long ends.
+        "idle" idle: Life = Time::seconds(1800);
+        /// No session lives longer than this.
+        "absolute" absolute: Life = Time::seconds(86_400);
+        /// Sessions one principal may hold at a time.
+        "per_principal" per_principal: Count<1, 100_000> = Count(50);
+    }
+    refused {}
+}
+
+section! { "names"
+    /// Names as clients see them.
+    Names {
+        /// The longest exposed name. What is longer is cut and ends in a hash.
+        "max" max: Count<40, 128> = Count(64);
+    }
+    refused {}
+}
+
+section! { "limits"
+    /// Sizes and counts of the process.
+    Limits {
+        /// The largest message a client may send.
+        "body" body: Size<KIB, { 64 * MIB }> = Size(4 * MIB);
+        /// The largest answer of an upstream; above it the call ends in an error result.
+        "result" result: Size<KIB, { 256 * MIB }> = Size(16 * MIB);
+        /// Connections from clients open at a time.
+        "connections" connections: Count<1, 1_000_000> = Count(10_000);
+    }
+    refused {}
+}
+
+section! { "audit"
+    /// Where records of calls go. Every sink gets every record.
+    Audit {
+        /// The sinks: `{ file: FOLDER }` (relative to `state_dir`) or `stdout`.
+        "sinks" sinks: Vec<At<Sink>> = vec![At::nowhere(Sink::File(Folder("audit/".into())))];
+        /// What happens to a call whose record cannot be written.
+        "mode" mode: OneOf<Mode> = OneOf(Mode::Strict);
+        /// What has happened to a record before its call leaves.
+        "durability" durability: OneOf<Durability> = OneOf(Durability::Os);
+    }
+    refused {}
+}
+
+section! { "telemetry"
+    /// Traces and metrics to a collector. Metrics for Prometheus are always on the admin address.
+    Telemetry {}
+    refused {
+        "otlp" or null: "nothing would be sent to the collector";
+    }
+}
+
+section! { "tenants/*.yaml"
+    /// One tenant: its upstreams and what it offers of them.
+    Tenant {
+        /// The name of the tenant.
+        "tenant" tenant: Id, required;
+        /// The MCP servers behind the gateway. Their ids begin the names that clients see: `files__read_file`.
+        "upstreams" upstreams: Map<Id, Upstream>, required;
+        /// Named selections of upstreams, each at `/mcp/NAME`. `default` is `/mcp` itself; when it is left out, it is
+        /// all upstreams, provided that they are of one trust tier.
+        "virtual_servers" virtual_servers: Map<Id, VirtualServer> = Map::default();
+        /// Globs over the ids of protocol extensions that clients and upstreams may agree on.
+        "extensions" extensions: Vec<At<Glob>> = Vec::new();
+        /// The most upstream processes that run for single principals at a time.
+        "processes" processes: Count<1, 10_000> = Count(64);
+    }
+    refused {
+        "identity": "no token or key would be checked";
+        "policies": "rules would not be enforced";
+        "limits": "no rate would be limited";
+        "pins": "no definition would be pinned";
+        "approval": "no person would be asked";
+        "seal_keys": "the keys would not be used";
+    }
+}
+
+section! { "upstreams.ID"
+    /// One MCP server: a program that speaks MCP on its standard input and output. It gets an environment of its
+    /// own: a few harmless variables and what `env` says, nothing of the gateway's.
+    Upstream {
+        /// The program, without arguments and without a shell. It is looked up once, at load.
+        "command" command: Command, required unless "url";
+        /// The arguments of the program.
+        "args" args: Vec<At<Argument>> = Vec::new();
+        /// Variables added to the environment of the program. They are held as secrets.
+        "env" env: Map<Variable, Held> = Map::default();
+        /// The working directory of the program, relative to this file.
+        "dir" dir: Folder;
+        /// Who shares one process.
+        "share" share: OneOf<Share> = OneOf(Share::Principal);
+        /// How far the server is trusted. A virtual server is made of one tier.
+        "trust" trust: OneOf<Trust> = OneOf(Trust::Standard);
+        /// Which tools are visible.
+        "tools" tools: Selection = Selection::default();
+        /// Which prompts are visible.
+        "prompts" prompts: Selection = Selection::default();
+        /// Which resources and templates are visible, by their URI as the server writes it.
+        "resources" resources: Selection = Selection::default();
+        /// How long the server may take.
+        "timeouts" timeouts: Timeouts = Timeouts::default();
+        /// Tools beyond this many are dropped, and the log says so.
+        "max_tools" max_tools: Count<1, 100_000> = Count(2000);
+    }
+    refused {
+        "url": "only programs can be upstreams yet (`command`)";
+        "credential": "it would not be presented to the server";
+        "catalog": "lists would not differ between principals";
+        "scopes": "no scope would be asked for";
+        "pins": "no definition would be pinned";
+        "approval": "no person would be asked";
+    }
+}
+
+section! { "tools, prompts, resources"
+    /// A filter over **native** names: as the server writes them, without `ID__`. Every pattern must match the whole
+    /// name, letter case counts, and what is excluded stays excluded. Without an include, everything is visible that
+    /// is not excluded.
+    Selection {
+        /// Globs: visible is what matches. `*` is any text, also across `/`; `?` is one character.
+        "include" include: Vec<At<Glob>>;
+        /// Regular expressions: visible is what matches.
+        "includeRegex" include_regex: Vec<At<Expression>>;
+        /// Globs: what matches is not visible, whatever the includes say.
+        "exclude" exclude: Vec<At<Glob>> = Vec::new();
+        /// Regular expressions: what matches is not visible, whatever the includes say.
+        "excludeRegex" exclude_regex: Vec<At<Expression>> = Vec::new();
+    }
+    refused {}
+}
+
+section! { "timeouts"
+    /// How long a server may take.
+    Timeouts {
+        /// From the start of the program to a finished handshake.
+        "start" start: Limit = Time::seconds(30);
+        /// A call without any sign of progress.
+        "call" call: Limit = Time::seconds(60);
+        /// A call, whatever progress it reports.
+        "call_max" call_max: Time<1, DAY_MS> = Time::seconds(600);
+        /// One page of a list.
+        "list" list: Limit = Time::seconds(15);
+    }
+    refused {}
+}
+
+section! { "virtual_servers.NAME"
+    /// A selection of upstreams at an address of its own.
+    VirtualServer {
+        /// The ids of the upstreams it is made of.
+        "upstreams" upstreams: Vec<At<Id>>, required;
+        /// Which of their tools are visible here, beyond the filters of the upstreams.
+        "tools" tools: Selection = Selection::default();
+        /// Which of their prompts are visible here.
+        "prompts" prompts: Selection = Selection::default();
+        /// Which of their resources are visible here.
+        "resources" resources: Selection = Selection::default();
+        /// Accept that upstreams of different trust stand side by side: an untrusted server can then steer what the
+        /// model does with a trusted one.
+        "mixed_trust" mixed_trust: bool = false;
+    }
+    refused {}
+}
+
+/// One audit sink: `stdout` or a mapping with one key.
+#[derive(Clone, Debug)]
+pub(crate) enum Sink {
+    File(Folder),
+    Stdout,
+}
+
+section! { "audit.sinks"
+    /// A sink in files.
+    FileSink {
+        /// The folder, relative to `state_dir`.
+        "file" file: Folder, required;
+    }
+    refused {
+        "webhook": "no record would be sent";
+        "otlp": "no record would be sent";
+    }
+}
+
+impl Written for Sink {
+    fn form() -> Form {
+        let file = json!({
+            "type": "object",
+            "properties": { "file": { "type": "string" } },
+            "required": ["file"],
+            "additionalProperties": false,
+        });
+        let schema = json!({ "anyOf": [{ "const": "stdout" }, file] });
+        Form::Scalar { words: "`stdout` or `{ file: FOLDER }`".to_owned(), schema }
+    }
+
+    fn read(node: &Node, reader: &mut Reader<'_>) -> Option<Sink> {
+        match &node.what {
+            What::Scalar { text, .. } if text == "stdout" => Some(Sink::Stdout),
+            What::Scalar { text, .. } => {
+                let hint = match nearest(text, ["stdout"].into_iter()) {
+                    Some(word) => format!("did you mean `{word}`?"),
+                    None => "write `stdout` or `{ file: FOLDER }`".to_owned(),
+                };
+                reader.note(node.span, format!("`{text}` is no sink"), Some(hint));
+                None
+            }
+            What::Map(entries)
+                if entries.iter().any(|entry| ["webhook", "otlp"].contains(&entry.key.as_str())) =>
+            {
+                reader.keys(entries, FileSink::KEYS, FileSink::REFUSED);
+                None
+            }
+            What::Map(_) => Some(Sink::File(FileSink::read(node, reader)?.file?.value)),
+            What::List(_) | What::Broken => {
+                reader.wrong_type(node, &Sink::form());
+                None
+            }
+        }
+    }
+
+    fn sample(&self) -> Value {
+        match self {
+            Sink::File(folder) => json!({ "file": folder.0.to_string_lossy() }),
+            Sink::Stdout => json!("stdout"),
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! The files under `config/` load, and what is generated is in step.
+
+use std::path::Path;
+
+use expect_test::{ExpectFile, expect_file};
+use serde_json::Value;
+
+use super::Memory;
+use crate::form::{Form, Presence, Section};
+use crate::reader::Written;
+use crate::reference::written;
+use crate::{raw, reference, render, schemas};
+
+const MAIN: &str = include_str!("../../../config/portcullis.yaml");
+const TENANT: &str = include_str!("../../../config/tenants/acme.yaml");
+
+#[test]
+fn every_example_file_loads_without_a_problem() {
+    let loaded = Memory::of(&[("portcullis.yaml", MAIN), ("tenants/acme.yaml", TENANT)]).loaded();
+    let ids: Vec<&str> = loaded.config.tenants[0].upstreams.iter().map(|upstream| &*upstream.id).collect();
+    assert_eq!(ids, ["files", "time", "git", "memory"]);
+    // The one warning: there are no policies yet.
+    assert_eq!(loaded.warnings.len(), 1, "{:?}", loaded.warnings);
+}
+
+#[test]
+fn no_piece_of_a_file_brings_the_loader_down() {
+    let tenant =
+        format!("{TENANT}  größe: {{ include: [\"(é\", \"\\u00e9\"], includeRegex: [\"é(\", 'x{{é'] }}\n");
+    // Every seventh place is near enough to every token.
+    for at in (0..tenant.len()).step_by(7).filter(|at| tenant.is_char_boundary(*at)) {
+        let (before, after) = tenant.split_at(at);
+        for text in [before.to_owned(), after.to_owned(), format!("{before}:\t\"é{after}")] {
+            let problems = Memory::of(&[("portcullis.yaml", MAIN), ("tenants/a.yaml", &text)]).problems();
+            assert_eq!(render(&problems).is_empty(), problems.is_empty());
+        }
+    }
+}
+
+#[test]
+fn no_other_file_lies_in_the_example_folder() {
+    let mut found = Vec::new();
+    let mut folders = vec![Path::new(env!("CARGO_MANIFEST_DIR")).join("../../config")];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            match path.is_dir() {
+                true => folders.push(path),
+                false => found.push(path.file_name().unwrap().to_str().unwrap().to_owned()),
+            }
+        }
+    }
+    found.sort();
+    assert_eq!(found, ["acme.yaml", "portcullis.schema.json", "portcullis.yaml", "tenant.schema.json"]);
+}
+
+#[test]
+fn the_example_shows_every_default() {
+    let Form::Section(process) = raw::Process::form() else { panic!("the process is a mapping") };
+    let bare = Memory::of(&[("portcullis.yaml", "keepalive: 15s\n"), ("tenants/acme.yaml", TENANT)]).loaded();
+    let shown = Memory::of(&[("portcullis.yaml", MAIN), ("tenants/acme.yaml", TENANT)]).loaded();
+    assert_eq!(format!("{:?}", shown.config), format!("{:?}", bare.config));
+    every_key_is_in(MAIN, &process);
+}
+
+fn every_key_is_in(text: &str, section: &Section) {
+    for key in &section.keys {
+        assert!(text.contains(&format!("{}:", key.name)), "`{}` is not shown", key.name);
+        match (&key.form, &key.presence) {
+            (Form::Section(inner), _) => every_key_is_in(text, inner),
+            (_, Presence::Default(value)) => {
+                let shown = format!("{}: {}", key.name, written(value));
+                assert!(text.contains(&shown), "`{shown}` is not shown");
+            }
+            (_, Presence::Optional | Presence::Required) => {}
+        }
+    }
+}
+
+#[test]
+fn the_reference_page_is_in_step() {
+    expect_file!["../../../docs/configuration.md"].assert_eq(&reference());
+}
+
+#[test]
+fn the_schemas_are_in_step() {
+    let files: [ExpectFile; 2] = [
+        expect_file!["../../../config/schema/portcullis.schema.json"],
+        expect_file!["../../../config/schema/tenant.schema.json"],
+    ];
+    for ((name, text), file) in schemas().into_iter().zip(files) {
+        assert!(file.path.ends_with(name));
+        serde_json::from_str::<Value>(&text).unwrap();
+        file.assert_eq(&text);
+    }
+}
+
+#[test]
+fn every_key_has_a_doc_line() {
+    fn look(form: &Form) {
+        match form {
+            Form::Scalar { words, .. } => assert!(!words.is_empty()),
+            Form::Choice(choices) => assert!(choices.iter().all(|choice| !choice.doc.is_empty())),
+            Form::List(item) => look(item),
+            Form::Map { value, .. } => look(value),
+            Form::Section(section) => {
+                assert!(!section.doc.is_empty(), "{}", section.title);
+                for key in &section.keys {
+                    assert!(key.doc.ends_with(['.', '`']), "{}.{}: {}", section.title, key.name, key.doc);
+                    look(&key.form);
+                }
+            }
+        }
+    }
+    look(&raw::Process::form());
+    look(&raw::Tenant::form());
+}
