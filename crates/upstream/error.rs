@@ -1,0 +1,70 @@
+//! How talking to an upstream fails, and whether the request may have run.
+
+/// Why a request got no answer. The texts name no host, path or secret and carry nothing the server wrote.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum UpstreamError {
+    /// There is no process to talk to; nothing was written.
+    #[error("not running: {why}")]
+    NotRunning {
+        /// What happened to the process.
+        why: Box<str>,
+    },
+    /// The process went away before it answered.
+    #[error("{why}")]
+    Exited {
+        /// What happened to the process.
+        why: Box<str>,
+        /// Whether any of the request was written: only what surely did not run may be repeated.
+        sent: bool,
+    },
+    /// No answer within the time allowed.
+    #[error("no answer in time")]
+    TimedOut {
+        /// Whether any of the request was written.
+        sent: bool,
+    },
+    /// The server does not read its input and the queue toward it is full; nothing was written.
+    #[error("too many requests are waiting")]
+    Busy,
+    /// The answer is larger than what is accepted.
+    #[error("the answer is larger than {limit} bytes")]
+    TooLarge {
+        /// The limit in bytes.
+        limit: usize,
+    },
+    /// The answer breaks the protocol.
+    #[error("malformed answer: {why}")]
+    Garbled {
+        /// Which rule it breaks.
+        why: Box<str>,
+    },
+    /// The server speaks no revision that we speak.
+    #[error("incompatible server: {why}")]
+    Incompatible {
+        /// What it speaks.
+        why: Box<str>,
+    },
+    /// The tenant runs as many processes as it may.
+    #[error("the limit of {limit} processes is reached")]
+    TooMany {
+        /// The limit.
+        limit: usize,
+    },
+}
+
+impl UpstreamError {
+    pub(crate) fn not_running(why: impl Into<Box<str>>) -> Self {
+        Self::NotRunning { why: why.into() }
+    }
+
+    pub(crate) fn garbled(why: impl Into<Box<str>>) -> Self {
+        Self::Garbled { why: why.into() }
+    }
+
+    pub(crate) fn incompatible(why: impl Into<Box<str>>) -> Self {
+        Self::Incompatible { why: why.into() }
+    }
+}
+
+// It travels in every result on the call path.
+const _: () = assert!(size_of::<UpstreamError>() <= 32);

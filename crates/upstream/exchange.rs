@@ -1,0 +1,236 @@
+//! One request and all that comes back.
+
+use crate::connection::Wait;
+use crate::error::UpstreamError;
+use crate::link::{Link, Manner};
+use bytes::Bytes;
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tokio::sync::Notify;
+use tokio::time::Instant;
+use wire::{Frame, Id};
+
+/// One thing that comes back for a request.
+#[derive(Debug)]
+pub enum Incoming {
+    /// Progress, with our token in it.
+    Progress(Frame),
+    /// The answer, with our id in it. The last thing.
+    Answer(Frame),
+    /// There will be no answer. The last thing.
+    Failed(UpstreamError),
+}
+
+/// Progress that waits for a slow reader; the oldest goes first, since each one makes those before it stale.
+const PROGRESS_DEPTH: usize = 64;
+
+/// Where the answer to one request arrives.
+#[derive(Default)]
+pub(crate) struct Slot {
+    inner: Mutex<Inner>,
+    arrived: Notify,
+}
+
+#[derive(Default)]
+struct Inner {
+    stage: Stage,
+    progress: VecDeque<Frame>,
+    end: Option<Result<Frame, UpstreamError>>,
+}
+
+/// How far the request has come. Only the writer moves it to `Sent`, only the asker to `Forgotten`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum Stage {
+    /// It waits in the write queue.
+    #[default]
+    Queued,
+    /// Some of it may have been written.
+    Sent,
+    /// Nobody waits for it any more.
+    Forgotten,
+}
+
+impl Slot {
+    fn inner(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Called right before writing. False: nobody waits any more, leave it out.
+    pub(crate) fn begin(&self) -> bool {
+        let mut inner = self.inner();
+        if inner.stage != Stage::Queued {
+            return false;
+        }
+        inner.stage = Stage::Sent;
+        true
+    }
+
+    /// Gives the request up and returns how far it had come.
+    fn forget(&self) -> Stage {
+        std::mem::replace(&mut self.inner().stage, Stage::Forgotten)
+    }
+
+    pub(crate) fn progress(&self, frame: Frame) {
+        let mut inner = self.inner();
+        if inner.progress.len() >= PROGRESS_DEPTH {
+            inner.progress.pop_front();
+        }
+        inner.progress.push_back(frame);
+        drop(inner);
+        self.arrived.notify_one();
+    }
+
+    pub(crate) fn answer(&self, answer: Result<Frame, UpstreamError>) {
+        self.end(|_| answer);
+    }
+
+    /// The process is gone.
+    pub(crate) fn lost(&self, why: &str) {
+        self.end(|sent| Err(UpstreamError::Exited { why: why.into(), sent }));
+    }
+
+    fn end(&self, how: impl FnOnce(bool) -> Result<Frame, UpstreamError>) {
+        let mut inner = self.inner();
+        inner.end = Some(how(inner.stage == Stage::Sent));
+        // What still waits in the write queue is left out.
+        inner.stage = Stage::Forgotten;
+        drop(inner);
+        self.arrived.notify_one();
+    }
+
+    fn take(&self) -> Option<Incoming> {
+        let mut inner = self.inner();
+        if let Some(frame) = inner.progress.pop_front() {
+            return Some(Incoming::Progress(frame));
+        }
+        Some(match inner.end.take()? {
+            Ok(frame) => Incoming::Answer(frame),
+            Err(error) => Incoming::Failed(error),
+        })
+    }
+
+    fn is_answered(&self) -> bool {
+        self.inner().end.is_some()
+    }
+}
+
+/// One request that was sent. Dropped before the answer, it tells the server that the request is cancelled, by our own id
+/// (spec P-07, U-07, bug B49), and forgets it.
+pub struct Exchange {
+    link: Arc<Link>,
+    slot: Arc<Slot>,
+    number: u64,
+    id: Id,
+    wait: Wait,
+    manner: Manner,
+    deadline: Instant,
+    latest: Instant,
+    /// Over: the last thing was handed out.
+    over: bool,
+    cancelled: Mutex<bool>,
+}
+
+impl Exchange {
+    pub(crate) fn new(link: Arc<Link>, slot: Arc<Slot>, number: u64, wait: Wait, manner: Manner) -> Self {
+        let now = Instant::now();
+        let latest = now + wait.most;
+        let deadline = latest.min(now + wait.first);
+        let id = Id::number(number);
+        Self {
+            link,
+            slot,
+            number,
+            id,
+            wait,
+            manner,
+            deadline,
+            latest,
+            over: false,
+            cancelled: Mutex::new(false),
+        }
+    }
+
+    /// The id minted for it; also its progress token.
+    pub fn id(&self) -> &Id {
+        &self.id
+    }
+
+    /// The next thing that comes back. The time allowed starts again at each progress and never goes beyond the hard maximum; when
+    /// it is over the server is told and the request fails. May be dropped at any await.
+    pub async fn next(&mut self) -> Incoming {
+        if self.over {
+            return Incoming::Failed(UpstreamError::garbled("the exchange is over"));
+        }
+        loop {
+            // The hard maximum holds also while progress keeps coming.
+            if Instant::now() >= self.latest && !self.slot.is_answered() {
+                return self.expire();
+            }
+            match self.slot.take() {
+                Some(Incoming::Progress(frame)) => {
+                    self.deadline = self.latest.min(Instant::now() + self.wait.first);
+                    return Incoming::Progress(frame);
+                }
+                Some(last) => {
+                    self.over = true;
+                    return last;
+                }
+                None if Instant::now() >= self.deadline => return self.expire(),
+                None => {}
+            }
+            // Either way the loop looks again; `Notify` keeps a wake-up that comes in between.
+            let _elapsed = tokio::time::timeout_at(self.deadline, self.slot.arrived.notified()).await;
+        }
+    }
+
+    /// Tells the server that nobody needs the answer any more, once. `reason` is raw JSON. The answer may still come.
+    pub fn cancel(&self, reason: Option<&str>) {
+        if std::mem::replace(&mut *self.cancelled.lock().unwrap_or_else(PoisonError::into_inner), true) {
+            return;
+        }
+        let reason =
+            reason.filter(|text| !text.contains(['\n', '\r'])).map(|text| format!(",\"reason\":{text}"));
+        let line = format!(
+            r#"{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{"requestId":{}{}}}}}"#,
+            self.id.raw(),
+            reason.as_deref().unwrap_or_default(),
+        );
+        // A full queue or a dead process: there is nobody to tell.
+        let _untold = self.link.tell(Bytes::from(line));
+    }
+
+    fn expire(&mut self) -> Incoming {
+        let sent = self.give_up(Some(r#""timed out""#));
+        if self.manner == Manner::Cancellable {
+            self.link.suspect();
+        }
+        Incoming::Failed(UpstreamError::TimedOut { sent })
+    }
+
+    /// Forgets the request and says whether any of it was written.
+    fn give_up(&mut self, reason: Option<&str>) -> bool {
+        self.over = true;
+        self.link.forget(self.number);
+        let sent = self.slot.forget() == Stage::Sent;
+        if sent && self.manner == Manner::Cancellable && self.link.is_open() {
+            self.cancel(reason);
+        }
+        sent
+    }
+}
+
+impl Drop for Exchange {
+    fn drop(&mut self) {
+        if self.over {
+            return;
+        }
+        if self.slot.is_answered() {
+            self.link.forget(self.number);
+            return;
+        }
+        self.give_up(None);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,264 @@
+use crate::connection::Wait;
+use crate::error::UpstreamError;
+use crate::exchange::{Exchange, Incoming};
+use crate::link::{Link, Manner, Outgoing};
+use bytes::Bytes;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::mpsc::Receiver;
+use tokio::time::Instant;
+
+const WAIT: Wait = Wait { first: Duration::from_secs(60), most: Duration::from_secs(600), progress: true };
+
+fn link() -> (Arc<Link>, Receiver<Outgoing>) {
+    Link::new(Arc::default())
+}
+
+fn ask(link: &Arc<Link>, wait: Wait) -> Exchange {
+    let build = |id: &wire::Id| {
+        Bytes::from(format!(r#"{{"jsonrpc":"2.0","id":{},"method":"tools/call"}}"#, id.raw()))
+    };
+    link.send(&build, wait, Manner::Cancellable).unwrap()
+}
+
+/// Plays the writer: takes the next line out and counts it as sent.
+fn written(queue: &mut Receiver<Outgoing>) -> Option<String> {
+    let outgoing = queue.try_recv().ok()?;
+    outgoing.begin().map(|line| String::from_utf8(line.to_vec()).unwrap())
+}
+
+fn receive(link: &Link, text: String) {
+    link.receive(Bytes::from(text)).unwrap();
+}
+
+fn progress(link: &Link, token: &str) {
+    receive(
+        link,
+        format!(
+            r#"{{"jsonrpc":"2.0","method":"notifications/progress","params":{{"progressToken":{token},"progress":1}}}}"#
+        ),
+    );
+}
+
+fn late(link: &Link) -> u64 {
+    link.counters.late.load(std::sync::atomic::Ordering::Relaxed)
+}
+
+#[tokio::test]
+async fn an_answer_finds_its_request_also_when_the_id_comes_back_as_a_string() {
+    let (link, mut queue) = link();
+    let (mut first, mut second) = (ask(&link, WAIT), ask(&link, WAIT));
+    assert!(written(&mut queue).is_some() && written(&mut queue).is_some());
+    receive(&link, format!(r#"{{"jsonrpc":"2.0","id":"{}","result":{{"n":2}}}}"#, second.id().raw()));
+    receive(
+        &link,
+        format!(r#"{{"jsonrpc":"2.0","id":{},"error":{{"code":1,"message":"m"}}}}"#, first.id().raw()),
+    );
+    let Incoming::Answer(two) = second.next().await else { panic!() };
+    assert_eq!(two.result(), Some(r#"{"n":2}"#));
+    let Incoming::Answer(one) = first.next().await else { panic!() };
+    assert!(one.error().is_some());
+    assert!(matches!(first.next().await, Incoming::Failed(UpstreamError::Garbled { .. })));
+}
+
+#[tokio::test]
+async fn unknown_repeated_and_late_answers_are_dropped_and_counted() {
+    let (link, mut queue) = link();
+    let mut exchange = ask(&link, WAIT);
+    written(&mut queue);
+    let text = format!(r#"{{"jsonrpc":"2.0","id":{},"result":{{}}}}"#, exchange.id().raw());
+    receive(&link, r#"{"jsonrpc":"2.0","id":3,"result":{}}"#.to_owned());
+    receive(&link, r#"{"jsonrpc":"2.0","id":"no number","result":{}}"#.to_owned());
+    receive(&link, text.clone());
+    receive(&link, text);
+    assert_eq!(late(&link), 3);
+    assert!(matches!(exchange.next().await, Incoming::Answer(_)));
+    assert_eq!(link.in_flight(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn progress_starts_the_time_again_but_not_beyond_the_maximum() {
+    let (link, mut queue) = link();
+    let mut exchange = ask(&link, WAIT);
+    written(&mut queue);
+    let (began, mut seen) = (Instant::now(), 0);
+    let token = exchange.id().raw().to_owned();
+    let feeder = Arc::clone(&link);
+    let feed = tokio::spawn(async move {
+        loop {
+            tokio::time::advance(Duration::from_secs(50)).await;
+            progress(&feeder, &token);
+            tokio::task::yield_now().await;
+        }
+    });
+    let last = loop {
+        match exchange.next().await {
+            Incoming::Progress(_) => seen += 1,
+            last => break last,
+        }
+    };
+    feed.abort();
+    assert!(matches!(last, Incoming::Failed(UpstreamError::TimedOut { sent: true })));
+    assert!(seen >= 10, "{seen}");
+    let took = began.elapsed().as_secs();
+    assert!((600..=650).contains(&took), "{took}");
+    assert!(written(&mut queue).unwrap().contains("notifications/cancelled"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_silent_server_is_given_up_and_told() {
+    let (link, mut queue) = link();
+    let mut exchange = ask(&link, WAIT);
+    written(&mut queue);
+    let began = Instant::now();
+    assert!(matches!(exchange.next().await, Incoming::Failed(UpstreamError::TimedOut { sent: true })));
+    assert_eq!(began.elapsed().as_secs(), 60);
+    let id = exchange.id().raw();
+    let want = format!(
+        r#"{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{"requestId":{id},"reason":"timed out"}}}}"#
+    );
+    assert_eq!(written(&mut queue), Some(want));
+    // The keeper hears of it.
+    link.suspected().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_never_written_is_left_out_and_says_so() {
+    let (link, mut queue) = link();
+    let mut exchange = ask(&link, WAIT);
+    assert!(matches!(exchange.next().await, Incoming::Failed(UpstreamError::TimedOut { sent: false })));
+    assert_eq!(written(&mut queue), None);
+    assert!(queue.try_recv().is_err(), "nothing to cancel");
+}
+
+#[tokio::test]
+async fn dropping_an_exchange_cancels_it_by_our_own_id_once() {
+    let (link, mut queue) = link();
+    let exchange = ask(&link, WAIT);
+    written(&mut queue);
+    exchange.cancel(Some(r#""the user left""#));
+    let id = exchange.id().raw().to_owned();
+    drop(exchange);
+    let want = format!(
+        r#"{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{"requestId":{id},"reason":"the user left"}}}}"#
+    );
+    assert_eq!(written(&mut queue), Some(want));
+    assert!(queue.try_recv().is_err());
+
+    let exchange = ask(&link, WAIT);
+    written(&mut queue);
+    let id = exchange.id().raw().to_owned();
+    drop(exchange);
+    let want =
+        format!(r#"{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{"requestId":{id}}}}}"#);
+    assert_eq!(written(&mut queue), Some(want));
+
+    let unsent = ask(&link, WAIT);
+    drop(unsent);
+    assert_eq!(written(&mut queue), None);
+    assert!(queue.try_recv().is_err());
+    assert_eq!(link.in_flight(), 0);
+}
+
+#[tokio::test]
+async fn an_answered_exchange_is_not_cancelled() {
+    let (link, mut queue) = link();
+    let exchange = ask(&link, WAIT);
+    written(&mut queue);
+    receive(&link, format!(r#"{{"jsonrpc":"2.0","id":{},"result":{{}}}}"#, exchange.id().raw()));
+    drop(exchange);
+    assert!(queue.try_recv().is_err());
+}
+
+#[tokio::test]
+async fn progress_goes_to_its_own_request_and_only_if_it_was_asked_for() {
+    let (link, _queue) = link();
+    let mut asked = ask(&link, WAIT);
+    let silent = ask(&link, Wait { progress: false, ..WAIT });
+    progress(&link, asked.id().raw());
+    progress(&link, &format!("\"{}\"", asked.id().raw()));
+    progress(&link, silent.id().raw());
+    progress(&link, "\"invented\"");
+    assert!(matches!(asked.next().await, Incoming::Progress(_)));
+    assert!(matches!(asked.next().await, Incoming::Progress(_)));
+    assert_eq!(late(&link), 2);
+}
+
+#[tokio::test]
+async fn a_lost_process_fails_all_at_once_and_says_what_was_sent() {
+    let (link, mut queue) = link();
+    let (mut sent, mut queued) = (ask(&link, WAIT), ask(&link, WAIT));
+    written(&mut queue);
+    link.close("gone");
+    for (exchange, was_sent) in [(&mut sent, true), (&mut queued, false)] {
+        let Incoming::Failed(error) = exchange.next().await else { panic!() };
+        assert_eq!(error, UpstreamError::Exited { why: "gone".into(), sent: was_sent });
+    }
+    assert_eq!(written(&mut queue), None, "a request that failed is not written later");
+    let refused = link.send(&|_| Bytes::new(), WAIT, Manner::Cancellable);
+    assert!(matches!(refused, Err(UpstreamError::NotRunning { .. })));
+}
+
+#[tokio::test]
+async fn an_answer_that_breaks_the_protocol_fails_its_request_now() {
+    let (link, mut queue) = link();
+    let mut exchange = ask(&link, WAIT);
+    written(&mut queue);
+    let line = format!(
+        r#"{{"jsonrpc":"2.0","id":{},"result":{{}},"error":{{"code":1,"message":""}}}}"#,
+        exchange.id().raw()
+    );
+    assert!(link.receive(Bytes::from(line)).is_err());
+    assert!(matches!(exchange.next().await, Incoming::Failed(UpstreamError::Garbled { .. })));
+}
+
+#[tokio::test]
+async fn a_line_with_a_newline_is_never_written() {
+    let (link, mut queue) = link();
+    let line = Bytes::from_static(b"{\"jsonrpc\":\"2.0\",\n\"method\":\"x\"}");
+    assert!(matches!(link.tell(line), Err(UpstreamError::Garbled { .. })));
+    assert!(queue.try_recv().is_err());
+}
+
+#[tokio::test]
+async fn what_waits_for_a_server_that_does_not_read_is_bounded() {
+    let (link, mut queue) = link();
+    let big = Bytes::from(vec![b' '; 4 << 20]);
+    let told = (0..100).take_while(|_| link.tell(big.clone()).is_ok()).count();
+    assert_eq!(told, 24, "96 MiB");
+    assert_eq!(link.tell(big.clone()), Err(UpstreamError::Busy));
+    drop(queue.try_recv());
+    assert_eq!(link.tell(big), Ok(()), "what is written makes room");
+    while queue.try_recv().is_ok() {}
+    let told = (0..5000).take_while(|_| link.tell(Bytes::from_static(b"{}")).is_ok()).count();
+    assert_eq!(told, 1024);
+}
+
+#[tokio::test]
+async fn ping_is_answered_here_and_other_requests_wait_for_the_gateway() {
+    let (link, mut queue) = link();
+    receive(&link, r#"{"jsonrpc":"2.0","id":"p","method":"ping"}"#.to_owned());
+    assert_eq!(written(&mut queue).as_deref(), Some(r#"{"jsonrpc":"2.0","id":"p","result":{}}"#));
+    for n in 0..65 {
+        receive(&link, format!(r#"{{"jsonrpc":"2.0","id":{n},"method":"roots/list"}}"#));
+    }
+    let busy = written(&mut queue).unwrap();
+    assert!(busy.contains(r#""id":64"#) && busy.contains("-32603"), "{busy}");
+    assert_eq!(link.inbox.pop().unwrap().id().unwrap().raw(), "0");
+}
+
+#[tokio::test]
+async fn list_changes_coalesce_when_the_gateway_is_busy() {
+    let (link, _queue) = link();
+    let say =
+        |method: &str| receive(&link, format!(r#"{{"jsonrpc":"2.0","method":"notifications/{method}"}}"#));
+    (0..64).for_each(|_| say("message"));
+    (0..100).for_each(|_| say("tools/list_changed"));
+    say("prompts/list_changed");
+    say("message");
+    let dropped = link.counters.dropped.load(std::sync::atomic::Ordering::Relaxed);
+    let waiting: Vec<String> =
+        std::iter::from_fn(|| link.inbox.pop()).map(|f| f.method_name().to_owned()).collect();
+    assert_eq!((dropped, waiting.len()), (1, 66));
+    assert_eq!(waiting[64..], ["notifications/tools/list_changed", "notifications/prompts/list_changed"]);
+}

@@ -1,0 +1,324 @@
+//! Keeps one process running: start, handshake, serve, and again after a pause that grows.
+
+use crate::backoff::Backoff;
+use crate::connection::{Connection, Wait};
+use crate::counters::Counters;
+use crate::error::UpstreamError;
+use crate::exchange::{Exchange, Incoming};
+use crate::link::{Link, Manner};
+use crate::notice::{Inbox, Notice, Voice, What};
+use crate::probe::{self, Opening, Refused};
+use crate::spec::{EraFound, EraMemory, Spec};
+use crate::stdio::{Ending, Fault, Process};
+use crate::upstream::Status;
+use bytes::Bytes;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::{mpsc, watch};
+use tokio::time::{Instant, sleep_until, timeout};
+use tokio_util::sync::CancellationToken;
+use wire::{Id, Shape};
+
+/// Silence after a ping until a process counts as hung (spec P-12).
+const PING_PATIENCE: Duration = Duration::from_secs(10);
+/// How long a full queue to the gateway may hold us up.
+const TELL_PATIENCE: Duration = Duration::from_secs(1);
+
+/// The task behind one seat.
+pub(crate) struct Keeper {
+    spec: Arc<Spec>,
+    voice: Voice,
+    memory: Arc<dyn EraMemory>,
+    status: watch::Sender<Status>,
+    counters: Arc<Counters>,
+    backoff: Backoff,
+    starts: u64,
+    opening: Choice,
+}
+
+/// How the next handshake begins, beyond what the memory says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Choice {
+    /// As remembered.
+    Remembered,
+    /// It did not survive the probe just now (spec E-13).
+    NoProbe,
+    /// What is remembered was contradicted (spec E-16).
+    Probe,
+}
+
+/// How one process went.
+enum Life {
+    /// We were told to stop.
+    Stopped,
+    /// It did not survive the probe; try again without.
+    DiedWhenProbed,
+    Failed {
+        /// Up for how long, if ever.
+        up: Option<Duration>,
+        error: UpstreamError,
+        detail: String,
+    },
+}
+
+impl Keeper {
+    pub(crate) fn new(
+        voice: Voice,
+        memory: Arc<dyn EraMemory>,
+        status: watch::Sender<Status>,
+        counters: Arc<Counters>,
+    ) -> Self {
+        let spec = Arc::clone(&voice.spec);
+        Self {
+            spec,
+            voice,
+            memory,
+            status,
+            counters,
+            backoff: Backoff::default(),
+            starts: 0,
+            opening: Choice::Remembered,
+        }
+    }
+
+    /// Runs until told to stop, and returns when the process is gone.
+    pub(crate) async fn run(mut self, stop: CancellationToken) {
+        while !stop.is_cancelled() {
+            match self.live(&stop).await {
+                Life::Stopped => break,
+                Life::DiedWhenProbed => {}
+                Life::Failed { up, error, detail } => {
+                    let pause = self.backoff.pause(up, &error);
+                    self.rest(pause, error, detail, &stop).await;
+                }
+            }
+        }
+        self.status.send_replace(Status::Stopped);
+        // Nobody may be listening any more, and stopping never waits for the gateway.
+        let _full =
+            self.voice.notices.try_send(self.voice.notice(What::Down { why: "it was stopped".to_owned() }));
+    }
+
+    /// One process from start to end.
+    async fn live(&mut self, stop: &CancellationToken) -> Life {
+        let mut process = match self.spawn() {
+            Ok(process) => process,
+            Err(error) => {
+                let why = format!("it cannot be started: {error}");
+                return Life::Failed {
+                    up: None,
+                    error: UpstreamError::not_running(why.as_str()),
+                    detail: why,
+                };
+            }
+        };
+        let opening = self.opening();
+        let link = Arc::clone(&process.link);
+        let handshake = timeout(self.spec.patience.start, probe::open(&link, opening, &self.spec.patience));
+        let opened = tokio::select! {
+            // What it answered before it died is looked at first.
+            biased;
+            opened = handshake => opened.unwrap_or(Err(Refused::Silent)),
+            fault = process.fault() => return self.died_early(process, opening, fault).await,
+            () = stop.cancelled() => {
+                self.finish(process, Fault::Unwanted).await;
+                return Life::Stopped;
+            }
+        };
+        match opened {
+            Ok(opened) => {
+                self.remember(opened.found);
+                let since = Instant::now();
+                let connection = Connection::new(link, opened.facts, process.pid);
+                self.status.send_replace(Status::Up { connection: Arc::clone(&connection), since });
+                let fault = self.serve(&mut process, &connection, stop).await;
+                let ending = self.finish(process, fault).await;
+                if stop.is_cancelled() {
+                    return Life::Stopped;
+                }
+                let error = UpstreamError::not_running(ending.why);
+                Life::Failed { up: Some(since.elapsed()), error, detail: ending.detail }
+            }
+            Err(Refused::Gone) => {
+                let fault = process.fault().await;
+                self.died_early(process, opening, fault).await
+            }
+            Err(refused) => self.refused(process, opening, refused).await,
+        }
+    }
+
+    fn spawn(&mut self) -> std::io::Result<Process> {
+        self.starts += 1;
+        if self.starts > 1 {
+            self.counters.add(|counters| &counters.restarts);
+        }
+        let process = Process::spawn(&self.spec, &self.counters)?;
+        let (tenant, upstream) = (&*self.spec.tenant, &*self.spec.id);
+        let (pid, program) = (process.pid, self.spec.launch.program.display());
+        // spec P-14: every start is on record.
+        tracing::info!(tenant, upstream, seat = ?self.voice.seat, pid, %program, start = self.starts, "started");
+        Ok(process)
+    }
+
+    async fn finish(&self, process: Process, fault: Fault) -> Ending {
+        let pid = process.pid;
+        let ending = process.end(fault).await;
+        let (tenant, upstream) = (&*self.spec.tenant, &*self.spec.id);
+        tracing::info!(tenant, upstream, pid, "ended: {}", ending.detail);
+        ending
+    }
+
+    fn opening(&self) -> Opening {
+        match (self.opening, self.memory.recall(&self.spec.tenant, &self.spec.id)) {
+            (Choice::NoProbe, _) => Opening::Initialize,
+            (Choice::Probe, _) => Opening::Discover,
+            (Choice::Remembered, Some(EraFound::Legacy | EraFound::DiesWhenProbed)) => Opening::Initialize,
+            (Choice::Remembered, Some(EraFound::Modern) | None) => Opening::Discover,
+        }
+    }
+
+    fn remember(&mut self, found: EraFound) {
+        let found = if self.opening == Choice::NoProbe { EraFound::DiesWhenProbed } else { found };
+        let known = self.memory.recall(&self.spec.tenant, &self.spec.id);
+        // Without a probe, "legacy" is only what we remembered anyway.
+        let nothing_new = known == Some(EraFound::DiesWhenProbed) && self.opening == Choice::Remembered;
+        if known != Some(found) && !nothing_new {
+            self.memory.remember(&self.spec.tenant, &self.spec.id, found);
+        }
+        self.opening = Choice::Remembered;
+    }
+
+    /// It went away during the handshake.
+    async fn died_early(&mut self, process: Process, opening: Opening, fault: Fault) -> Life {
+        let ending = self.finish(process, fault).await;
+        if opening == Opening::Discover {
+            let before = std::mem::replace(&mut self.opening, Choice::NoProbe);
+            // At once, but only once: a server that dies anyway must not start twice as often (bug B38).
+            if before == Choice::Remembered {
+                return Life::DiedWhenProbed;
+            }
+        }
+        Life::Failed { up: None, error: UpstreamError::not_running(ending.why), detail: ending.detail }
+    }
+
+    /// It stayed, but there is no agreement.
+    async fn refused(&mut self, process: Process, opening: Opening, refused: Refused) -> Life {
+        let error = match refused {
+            Refused::Silent if opening == Opening::Discover => {
+                // It may be wedged by the probe (spec E-13): the next try goes without.
+                self.opening = Choice::NoProbe;
+                UpstreamError::not_running("it does not answer initialize")
+            }
+            Refused::Silent | Refused::Gone => UpstreamError::not_running("it does not answer initialize"),
+            Refused::By(error) => {
+                self.opening = Choice::Probe;
+                error
+            }
+        };
+        let ending = self.finish(process, Fault::Unwanted).await;
+        let last = ending.detail.strip_prefix(&ending.why).unwrap_or_default();
+        let detail = format!("{error}{last}");
+        Life::Failed { up: None, error, detail }
+    }
+
+    /// Serves an open connection until its process is of no use any more.
+    async fn serve(
+        &self,
+        process: &mut Process,
+        connection: &Arc<Connection>,
+        stop: &CancellationToken,
+    ) -> Fault {
+        let link = Arc::clone(&process.link);
+        let mut announced = false;
+        let mut check: Option<Check> = None;
+        loop {
+            tokio::select! {
+                () = stop.cancelled() => return Fault::Unwanted,
+                fault = process.fault() => return fault,
+                () = link.suspected(), if check.is_none() => check = Some(self.ping(process)),
+                alive = verdict(&mut check, &link), if check.is_some() => match alive {
+                    true => check = None,
+                    false => return Fault::Hung,
+                },
+                permit = self.wanted(&link.inbox, announced), if !self.voice.notices.is_closed() => {
+                    let Some(permit) = permit else { continue };
+                    if !announced {
+                        announced = true;
+                        permit.send(self.voice.notice(What::Up(Arc::clone(connection))));
+                    } else if let Some(frame) = link.inbox.pop() {
+                        permit.send(self.voice.notice(match frame.shape() {
+                            Shape::Request => What::Request(Arc::clone(connection), frame),
+                            Shape::Notification | Shape::Result | Shape::Failure => What::Notification(frame),
+                        }));
+                    }
+                }
+            }
+        }
+    }
+
+    /// A place in the gateway's queue, once there is something to put there. `None`: the gateway is gone.
+    async fn wanted(&self, inbox: &Inbox, announced: bool) -> Option<mpsc::Permit<'_, Notice>> {
+        if announced {
+            inbox.ready().await;
+        }
+        self.voice.notices.reserve().await.ok()
+    }
+
+    fn ping(&self, process: &Process) -> Check {
+        let build =
+            |id: &Id| Bytes::from(format!(r#"{{"jsonrpc":"2.0","id":{},"method":"ping"}}"#, id.raw()));
+        let wait = Wait { first: PING_PATIENCE, most: PING_PATIENCE, progress: false };
+        // With its queue full a ping cannot be sent; silence says the same then.
+        let exchange = process.link.send(&build, wait, Manner::Quiet).ok();
+        Check { heard: process.link.heard(), until: Instant::now() + PING_PATIENCE, exchange }
+    }
+
+    /// Says that it is down, and leaves it alone for a while.
+    async fn rest(&self, pause: Duration, error: UpstreamError, detail: String, stop: &CancellationToken) {
+        let (tenant, upstream) = (&*self.spec.tenant, &*self.spec.id);
+        tracing::warn!(tenant, upstream, failures = self.backoff.failures(), ?pause, "down: {detail}");
+        let told = self.voice.notice(What::Down { why: detail.clone() });
+        let until = Instant::now() + pause;
+        self.status.send_replace(if pause.is_zero() {
+            Status::Starting { since: until }
+        } else {
+            Status::Waiting { until, detail, error, failures: self.backoff.failures() }
+        });
+        let rest = async {
+            // A gateway that does not listen delays no restart for long.
+            if self.voice.notices.send_timeout(told, TELL_PATIENCE).await.is_err() {
+                self.counters.add(|counters| &counters.dropped);
+            }
+            sleep_until(until).await;
+        };
+        tokio::select! {
+            () = rest => {}
+            () = stop.cancelled() => {}
+        }
+    }
+}
+
+/// A ping that waits for any sign of life.
+struct Check {
+    heard: u64,
+    until: Instant,
+    exchange: Option<Exchange>,
+}
+
+/// Whether the process lives: it answered, or wrote anything at all since it was asked. May be dropped at any await.
+async fn verdict(check: &mut Option<Check>, link: &Link) -> bool {
+    let Some(check) = check else { return true };
+    match &mut check.exchange {
+        Some(exchange) => {
+            let timed_out = matches!(exchange.next().await, Incoming::Failed(UpstreamError::TimedOut { .. }));
+            !timed_out || link.heard() != check.heard
+        }
+        None => {
+            sleep_until(check.until).await;
+            link.heard() != check.heard
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,167 @@
+//! Who shares which process: keyed by tenant first (invariant 9).
+
+use crate::error::UpstreamError;
+use crate::notice::Notice;
+use crate::spec::{EraMemory, Seat, Spec};
+use crate::upstream::{State, Upstream};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+/// All seats of all upstreams of all tenants.
+pub struct Pool {
+    memory: Arc<dyn EraMemory>,
+    notices: mpsc::Sender<Notice>,
+    idle: Duration,
+    tenants: Mutex<Tenants>,
+    stop: CancellationToken,
+    tasks: TaskTracker,
+}
+
+#[derive(Default)]
+struct Tenants {
+    seats: HashMap<Arc<str>, HashMap<Key, Arc<Upstream>>>,
+    closed: bool,
+}
+
+/// Within a tenant.
+#[derive(Clone, PartialEq, Eq, Hash)]
+struct Key {
+    upstream: Arc<str>,
+    seat: Seat,
+}
+
+impl Pool {
+    /// An empty pool. Principals' processes stop after being idle for `idle`. Call it within a runtime.
+    pub fn new(memory: Arc<dyn EraMemory>, notices: mpsc::Sender<Notice>, idle: Duration) -> Arc<Self> {
+        let pool = Arc::new(Self {
+            memory,
+            notices,
+            idle,
+            tenants: Mutex::default(),
+            stop: CancellationToken::new(),
+            tasks: TaskTracker::new(),
+        });
+        pool.tasks.spawn(sweep(Arc::downgrade(&pool), pool.stop.clone(), idle));
+        pool
+    }
+
+    fn tenants(&self) -> MutexGuard<'_, Tenants> {
+        self.tenants.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The process of this seat, started if there is none yet. A tenant has at most `cap` processes of principals and sessions. A
+    /// seat whose configuration changed is started anew.
+    pub fn seat(&self, spec: &Arc<Spec>, seat: Seat, cap: usize) -> Result<Arc<Upstream>, UpstreamError> {
+        let mut tenants = self.tenants();
+        if tenants.closed {
+            return Err(UpstreamError::not_running("the gateway is stopping"));
+        }
+        let seats = tenants.seats.entry(Arc::clone(&spec.tenant)).or_default();
+        let key = Key { upstream: Arc::clone(&spec.id), seat };
+        let outdated = match seats.get(&key) {
+            Some(upstream) if upstream.spec() == spec => {
+                upstream.touch();
+                return Ok(Arc::clone(upstream));
+            }
+            Some(_) => seats.remove(&key),
+            None => None,
+        };
+        if let Some(outdated) = outdated {
+            self.tasks.spawn(async move { outdated.stop().await });
+        }
+        let own = seats.keys().filter(|key| key.seat != Seat::Shared).count();
+        if key.seat != Seat::Shared && own >= cap {
+            return Err(UpstreamError::TooMany { limit: cap });
+        }
+        let upstream = Upstream::start(
+            Arc::clone(spec),
+            key.seat.clone(),
+            Arc::clone(&self.memory),
+            self.notices.clone(),
+        );
+        seats.insert(key, Arc::clone(&upstream));
+        Ok(upstream)
+    }
+
+    /// Stops every process of one seat in one tenant and returns when they are gone.
+    pub async fn release(&self, tenant: &str, seat: &Seat) {
+        let leaving = match self.tenants().seats.get_mut(tenant) {
+            Some(seats) => {
+                seats.extract_if(|key, _| key.seat == *seat).map(|(_, upstream)| upstream).collect()
+            }
+            None => Vec::new(),
+        };
+        stop_together(leaving).await;
+    }
+
+    /// How every seat stands.
+    pub fn states(&self) -> Vec<(Arc<Spec>, Seat, State)> {
+        let tenants = self.tenants();
+        let upstreams = tenants.seats.values().flat_map(HashMap::values);
+        upstreams.map(|one| (Arc::clone(one.spec()), one.seat().clone(), one.state())).collect()
+    }
+
+    /// Stops everything for good and returns when no process is left.
+    pub async fn stop_all(&self) {
+        let leaving = {
+            let mut tenants = self.tenants();
+            tenants.closed = true;
+            std::mem::take(&mut tenants.seats).into_values().flat_map(HashMap::into_values).collect()
+        };
+        self.stop.cancel();
+        stop_together(leaving).await;
+        self.tasks.close();
+        self.tasks.wait().await;
+    }
+
+    /// Takes out the seats of principals that have been idle for long enough. A session's process holds its state and stays until
+    /// the session ends.
+    fn take_idle(&self) -> Vec<Arc<Upstream>> {
+        let mut tenants = self.tenants();
+        let mut leaving = Vec::new();
+        for seats in tenants.seats.values_mut() {
+            let idle = seats.extract_if(|key, upstream| {
+                matches!(key.seat, Seat::Principal(_)) && upstream.idle() >= self.idle
+            });
+            leaving.extend(idle.map(|(_, upstream)| upstream));
+        }
+        tenants.seats.retain(|_, seats| !seats.is_empty());
+        leaving
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        self.stop.cancel();
+    }
+}
+
+/// Each ladder takes its time; together they take as long as the slowest.
+async fn stop_together(leaving: Vec<Arc<Upstream>>) {
+    let mut stops: JoinSet<()> =
+        leaving.into_iter().map(|upstream| async move { upstream.stop().await }).collect();
+    while stops.join_next().await.is_some() {}
+}
+
+async fn sweep(pool: Weak<Pool>, stop: CancellationToken, idle: Duration) {
+    let mut tick =
+        tokio::time::interval((idle / 10).clamp(Duration::from_millis(10), Duration::from_secs(30)));
+    loop {
+        tokio::select! {
+            _ = tick.tick() => {}
+            () = stop.cancelled() => return,
+        }
+        let Some(pool) = pool.upgrade() else { return };
+        let leaving = pool.take_idle();
+        drop(pool);
+        stop_together(leaving).await;
+    }
+}
+
+#[cfg(test)]
+mod tests;

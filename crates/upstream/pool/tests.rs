@@ -1,0 +1,121 @@
+use crate::pool::Pool;
+use crate::scripted::{LONG, Memory, Scripted, call};
+use crate::{Seat, Spec, State, UpstreamError, What};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::timeout;
+
+fn pool(scripted: &Scripted, idle: Duration) -> Arc<Pool> {
+    Pool::new(Arc::new(Memory::default()), scripted.notices.clone(), idle)
+}
+
+fn principal(name: &str) -> Seat {
+    Seat::Principal(name.into())
+}
+
+async fn pid(pool: &Pool, spec: &Arc<Spec>, seat: Seat) -> String {
+    let upstream = pool.seat(spec, seat, 64).unwrap();
+    call(&upstream.connection().await.unwrap(), "x", "pid").await
+}
+
+#[tokio::test]
+async fn a_process_is_shared_within_a_seat_and_never_between_tenants() {
+    let scripted = Scripted::new("serve()");
+    let acme = Arc::new(scripted.spec.clone());
+    let other = Arc::new(Spec { tenant: "other".into(), ..scripted.spec.clone() });
+    let pool = pool(&scripted, LONG);
+    let mut pids = Vec::new();
+    for spec in [&acme, &other] {
+        for seat in [Seat::Shared, principal("ann"), principal("bob"), Seat::Session("ann".into())] {
+            pids.push(pid(&pool, spec, seat.clone()).await);
+            assert_eq!(pids.last(), Some(&pid(&pool, spec, seat).await), "the same seat again");
+        }
+    }
+    let count = pids.len();
+    pids.sort();
+    pids.dedup();
+    assert_eq!((pids.len(), count), (8, 8));
+    assert_eq!(pool.states().len(), 8);
+
+    pool.release("acme", &principal("ann")).await;
+    let left = pool.states();
+    assert_eq!(left.len(), 7);
+    assert!(left.iter().any(|(spec, seat, _)| &*spec.tenant == "other" && *seat == principal("ann")));
+    assert!(left.iter().all(|(_, _, state)| matches!(state, State::Up { .. })));
+    pool.stop_all().await;
+    assert!(pool.states().is_empty());
+    assert!(matches!(pool.seat(&acme, Seat::Shared, 1), Err(UpstreamError::NotRunning { .. })));
+}
+
+#[tokio::test]
+async fn thirty_askers_at_once_start_one_process() {
+    let scripted = Scripted::new("serve()");
+    let spec = Arc::new(scripted.spec.clone());
+    let pool = pool(&scripted, LONG);
+    let mut asking = tokio::task::JoinSet::new();
+    for _ in 0..30 {
+        let (pool, spec) = (Arc::clone(&pool), Arc::clone(&spec));
+        asking.spawn(async move { pid(&pool, &spec, principal("ann")).await });
+    }
+    let mut pids = asking.join_all().await;
+    pids.dedup();
+    assert_eq!((pids.len(), scripted.starts()), (1, 1));
+    pool.stop_all().await;
+}
+
+#[tokio::test]
+async fn a_tenant_has_only_so_many_processes_of_its_principals() {
+    let scripted = Scripted::new("serve()");
+    let acme = Arc::new(scripted.spec.clone());
+    let other = Arc::new(Spec { tenant: "other".into(), ..scripted.spec.clone() });
+    let pool = pool(&scripted, LONG);
+    pool.seat(&acme, Seat::Shared, 2).unwrap();
+    pool.seat(&acme, principal("ann"), 2).unwrap();
+    pool.seat(&acme, Seat::Session("s".into()), 2).unwrap();
+    let third = pool.seat(&acme, principal("bob"), 2).map(|_| ());
+    assert_eq!(third, Err(UpstreamError::TooMany { limit: 2 }));
+    assert!(pool.seat(&acme, principal("ann"), 2).is_ok(), "a seat that is there stays");
+    assert!(pool.seat(&other, principal("bob"), 2).is_ok(), "another tenant has its own");
+    pool.release("acme", &principal("ann")).await;
+    assert!(pool.seat(&acme, principal("bob"), 2).is_ok());
+    pool.stop_all().await;
+}
+
+#[tokio::test]
+async fn only_principals_stop_when_idle() {
+    let mut scripted = Scripted::new("serve()");
+    let spec = Arc::new(scripted.spec.clone());
+    let pool = pool(&scripted, Duration::from_millis(500));
+    let idle = pid(&pool, &spec, principal("ann")).await;
+    pid(&pool, &spec, Seat::Shared).await;
+    pid(&pool, &spec, Seat::Session("s".into())).await;
+    let stopped = async {
+        loop {
+            let notice = scripted.told.recv().await.unwrap();
+            if let What::Down { .. } = notice.what {
+                return notice.seat;
+            }
+        }
+    };
+    assert_eq!(timeout(LONG, stopped).await.unwrap(), principal("ann"));
+    assert_eq!(pool.states().len(), 2);
+    assert_ne!(pid(&pool, &spec, principal("ann")).await, idle, "it comes back when asked for");
+    pool.stop_all().await;
+}
+
+#[tokio::test]
+async fn a_seat_whose_configuration_changed_starts_anew() {
+    let scripted = Scripted::new("serve()");
+    let before = Arc::new(scripted.spec.clone());
+    let mut after = scripted.spec.clone();
+    after.launch.args.push("changed".to_owned());
+    let pool = pool(&scripted, LONG);
+    let first = pid(&pool, &before, Seat::Shared).await;
+    assert_eq!(
+        pid(&pool, &Arc::new(scripted.spec.clone()), Seat::Shared).await,
+        first,
+        "equal is not changed"
+    );
+    assert_ne!(pid(&pool, &Arc::new(after), Seat::Shared).await, first);
+    pool.stop_all().await;
+}

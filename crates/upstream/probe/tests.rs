@@ -1,0 +1,211 @@
+use crate::scripted::{CALM, LONG, Scripted, answer, ask, call};
+use crate::{EraFound, EraMemory, State, UpstreamError, What};
+use std::time::Duration;
+use tokio::time::timeout;
+
+/// How a server takes `server/discover`, what is remembered, and what it has seen once it is up.
+const LEGACY: [(&str, &str, EraFound, &[&str]); 9] = [
+    ("-32601", "serve()", EraFound::Legacy, &["start", "server/discover", "initialize"]),
+    (
+        "-32602",
+        "serve(probe=lambda m: error(m, -32602))",
+        EraFound::Legacy,
+        &["start", "server/discover", "initialize"],
+    ),
+    (
+        "-32600",
+        "serve(probe=lambda m: error(m, -32600))",
+        EraFound::Legacy,
+        &["start", "server/discover", "initialize"],
+    ),
+    (
+        "junk",
+        "serve(probe=lambda m: result(m, {'supportedVersions': 7}))",
+        EraFound::Legacy,
+        &["start", "server/discover", "initialize"],
+    ),
+    (
+        "noise",
+        "serve(probe=lambda m: raw(b'what?\\n'))",
+        EraFound::Legacy,
+        &["start", "server/discover", "initialize"],
+    ),
+    ("silence", "serve(probe=lambda m: None)", EraFound::Legacy, &["start", "server/discover", "initialize"]),
+    (
+        "late",
+        "late = []\ndef on(m): error(late.pop(), -32601) if late else None; result(m, {'pid': 1})\nserve(on, probe=late.append)",
+        EraFound::Legacy,
+        &["start", "server/discover", "initialize"],
+    ),
+    (
+        "exit",
+        "serve(probe=lambda m: os._exit(1))",
+        EraFound::DiesWhenProbed,
+        &["start", "server/discover", "start", "initialize"],
+    ),
+    (
+        "both eras",
+        "serve(probe=lambda m: result(m, {'supportedVersions': ['2026-07-28', '2025-11-25'], 'capabilities': {}}))",
+        EraFound::Modern,
+        &["start", "server/discover", "initialize"],
+    ),
+];
+
+#[tokio::test]
+async fn a_legacy_server_is_initialized_however_it_takes_the_probe() {
+    for (what, script, found, seen) in LEGACY {
+        let mut scripted = Scripted::new(script);
+        scripted.spec.patience.probe =
+            Duration::from_millis(if matches!(what, "silence" | "late" | "noise") { 300 } else { 20_000 });
+        let upstream = scripted.start();
+        let connection = upstream.connection().await.unwrap_or_else(|error| panic!("{what}: {error}"));
+        assert_ne!(call(&connection, "tools/call", "pid").await, "", "{what}");
+        let mut want: Vec<&str> = seen.to_vec();
+        want.extend(["notifications/initialized", "tools/call"]);
+        assert_eq!(scripted.journal(), want, "{what}");
+        assert_eq!(scripted.memory.recall("acme", "files"), Some(found), "{what}");
+        assert!(matches!(upstream.state(), State::Up { .. }));
+        upstream.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn what_is_remembered_spares_the_next_seat_the_probe() {
+    for (found, probed) in
+        [(EraFound::Legacy, false), (EraFound::DiesWhenProbed, false), (EraFound::Modern, true)]
+    {
+        let scripted = Scripted::new("serve()");
+        scripted.memory.remember("acme", "files", found);
+        let upstream = scripted.start();
+        call(&upstream.connection().await.unwrap(), "tools/list", "pid").await;
+        assert_eq!(scripted.journal().contains(&"server/discover".to_owned()), probed, "{found:?}");
+        upstream.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn a_modern_only_server_is_incompatible_and_never_initialized() {
+    let modern = [
+        "result(m, {'supportedVersions': ['2026-07-28'], 'capabilities': {}, 'resultType': 'complete'})",
+        "result(m, {'supportedVersions': ['2031-01-01']})",
+        "error(m, -32022, {'supported': ['2026-07-28'], 'requested': 'x'})",
+        "error(m, -32020)",
+        "error(m, -32021)",
+    ];
+    for probe in modern {
+        let mut scripted = Scripted::new(&format!("serve(probe=lambda m: {probe})"));
+        let upstream = scripted.start();
+        let refused = upstream.connection().await;
+        assert!(matches!(refused, Err(UpstreamError::Incompatible { .. })), "{probe}: {refused:?}");
+        assert!(scripted.down().await.contains("incompatible server"));
+        assert_eq!(scripted.journal(), ["start", "server/discover"], "{probe}");
+        upstream.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn an_answer_that_comes_after_we_went_on_still_explains_the_refusal() {
+    let mut scripted = Scripted::new(
+        "
+late = []
+for m in messages():
+    if m['method'] == 'server/discover': late.append(m)
+    else: result(late.pop(), {'supportedVersions': ['2026-07-28']}); error(m, -32601)",
+    );
+    scripted.spec.patience.probe = Duration::from_millis(100);
+    let upstream = scripted.start();
+    assert!(matches!(upstream.connection().await, Err(UpstreamError::Incompatible { .. })));
+    upstream.stop().await;
+}
+
+#[tokio::test]
+async fn an_unknown_revision_ends_the_connection() {
+    for version in ["2030-01-01", "2026-07-28"] {
+        let mut scripted = Scripted::new(&format!(
+            "
+for m in messages():
+    if m['method'] == 'initialize': hello(m, '{version}')
+    else: error(m, -32601)"
+        ));
+        let upstream = scripted.start();
+        assert!(matches!(upstream.connection().await, Err(UpstreamError::Incompatible { .. })), "{version}");
+        scripted.down().await;
+        assert_eq!(scripted.journal(), ["start", "server/discover", "initialize"]);
+        upstream.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_the_probe_wedges_is_started_again_without() {
+    let mut scripted = Scripted::new(
+        "for m in messages():\n    if m['method'] == 'server/discover': signal.pause()\n    else: hello(m); break\nserve()",
+    );
+    scripted.spec.patience.probe = Duration::from_millis(100);
+    scripted.spec.patience.start = Duration::from_secs(2);
+    scripted.spec.patience.eof_grace = Duration::from_millis(50);
+    let upstream = scripted.start();
+    assert!(scripted.down().await.contains("does not answer initialize"));
+    let What::Up(connection) = scripted.notice().await else { panic!("it is up now") };
+    call(&connection, "tools/list", "pid").await;
+    assert_eq!(scripted.memory.recall("acme", "files"), Some(EraFound::DiesWhenProbed));
+    upstream.stop().await;
+}
+
+#[tokio::test]
+async fn memory_that_is_contradicted_is_probed_again() {
+    // Remembered as legacy, it is modern only by now.
+    let mut scripted = Scripted::new(
+        "
+for m in messages():
+    if m['method'] == 'server/discover': result(m, {'supportedVersions': ['2026-07-28']})
+    else: error(m, -32601)",
+    );
+    scripted.memory.remember("acme", "files", EraFound::Legacy);
+    let upstream = scripted.start();
+    assert!(scripted.down().await.contains("refused to initialize with code -32601"));
+    assert!(scripted.down().await.contains("incompatible server"));
+    assert_eq!(scripted.journal(), ["start", "initialize", "start", "server/discover"]);
+    upstream.stop().await;
+}
+
+#[tokio::test]
+async fn the_facts_are_what_the_server_said() {
+    let scripted = Scripted::new("serve()");
+    let upstream = scripted.start();
+    let connection = upstream.connection().await.unwrap();
+    let facts = connection.facts();
+    assert_eq!(facts.revision, wire::Revision::LATEST_LEGACY);
+    assert_eq!(facts.instructions.as_deref(), Some("be kind"));
+    assert_eq!(facts.server, r#"{"name": "scripted", "version": "1"}"#);
+    assert_eq!(facts.capability("tools"), Some(r#"{"listChanged": true}"#));
+    assert!(facts.has("tools") && !facts.has("logging") && !facts.has("prompts"));
+    upstream.stop().await;
+}
+
+#[tokio::test]
+async fn the_handshake_says_who_we_are_and_promises_nothing() {
+    let scripted = Scripted::new(
+        "
+seen = {}
+for m in messages():
+    seen[m['method']] = m.get('params')
+    if m['method'] == 'server/discover': error(m, -32601)
+    elif m['method'] == 'initialize': hello(m)
+    elif 'id' in m: result(m, seen)",
+    );
+    let upstream = scripted.start();
+    let connection = upstream.connection().await.unwrap();
+    let mut exchange = ask(&connection, "tools/list", "{}", CALM);
+    let frame = timeout(LONG, answer(&mut exchange)).await.unwrap().unwrap();
+    let seen: serde_json::Value = serde_json::from_str(frame.result().unwrap()).unwrap();
+    let us = serde_json::json!({"name": "portcullis", "version": env!("CARGO_PKG_VERSION")});
+    let meta = serde_json::json!({
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientInfo": us,
+        "io.modelcontextprotocol/clientCapabilities": {},
+    });
+    assert_eq!(seen["server/discover"], serde_json::json!({"_meta": meta}));
+    let hello = serde_json::json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": us});
+    assert_eq!(seen["initialize"], hello);
+    upstream.stop().await;
+}

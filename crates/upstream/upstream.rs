@@ -1,0 +1,159 @@
+//! One seat: keeps one process of one server running, and knows when to leave it alone.
+
+use crate::connection::Connection;
+use crate::counters::Counters;
+use crate::error::UpstreamError;
+use crate::keeper::Keeper;
+use crate::notice::{Notice, Voice};
+use crate::spec::{EraMemory, Seat, Spec};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tokio::sync::{mpsc, watch};
+use tokio::time::Instant;
+use tokio_util::sync::{CancellationToken, DropGuard};
+use tokio_util::task::TaskTracker;
+use wire::Revision;
+
+/// How a seat stands.
+#[derive(Debug, Clone)]
+pub enum State {
+    /// The first start, or the one right after a process that was up went away.
+    Starting {
+        /// Since when.
+        since: Instant,
+    },
+    /// Initialized and open.
+    Up {
+        /// The process we started.
+        pid: u32,
+        /// Since when.
+        since: Instant,
+        /// The revision it speaks with us.
+        revision: Revision,
+    },
+    /// Failed: waiting for the next try, or in one that has not succeeded yet. Calls fail at once.
+    Waiting {
+        /// When the next try begins or began.
+        until: Instant,
+        /// For the operator: with exit status and the last line on stderr.
+        why: String,
+        /// Failures since it was last up for a while.
+        failures: u32,
+    },
+    /// Stopped for good.
+    Stopped,
+}
+
+/// What keeper and askers share.
+#[derive(Debug, Clone)]
+pub(crate) enum Status {
+    Starting { since: Instant },
+    Up { connection: Arc<Connection>, since: Instant },
+    Waiting { until: Instant, detail: String, error: UpstreamError, failures: u32 },
+    Stopped,
+}
+
+/// One seat of one upstream. Dropping it stops the process too, but only [`Upstream::stop`] waits for that.
+pub struct Upstream {
+    spec: Arc<Spec>,
+    seat: Seat,
+    status: watch::Receiver<Status>,
+    counters: Arc<Counters>,
+    used: Mutex<Instant>,
+    stop: CancellationToken,
+    task: TaskTracker,
+    _stop_on_drop: DropGuard,
+}
+
+impl Upstream {
+    /// Starts the process and keeps it running until [`Upstream::stop`].
+    pub fn start(
+        spec: Arc<Spec>,
+        seat: Seat,
+        memory: Arc<dyn EraMemory>,
+        notices: mpsc::Sender<Notice>,
+    ) -> Arc<Self> {
+        let (told, status) = watch::channel(Status::Starting { since: Instant::now() });
+        let stop = CancellationToken::new();
+        let counters = Arc::<Counters>::default();
+        let voice = Voice { spec: Arc::clone(&spec), seat: seat.clone(), notices };
+        let keeper = Keeper::new(voice, memory, told, Arc::clone(&counters));
+        let task = TaskTracker::new();
+        task.spawn(keeper.run(stop.clone()));
+        task.close();
+        let guard = stop.clone().drop_guard();
+        let used = Mutex::new(Instant::now());
+        Arc::new(Self { spec, seat, status, counters, used, stop, task, _stop_on_drop: guard })
+    }
+
+    /// The open connection. Waits for a first start, up to `patience.start`; a seat that failed answers at once with the reason.
+    pub async fn connection(&self) -> Result<Arc<Connection>, UpstreamError> {
+        self.touch();
+        let mut status = self.status.clone();
+        let open = status.wait_for(|status| match status {
+            Status::Starting { .. } => false,
+            // Closed a moment ago: the keeper says shortly what comes next.
+            Status::Up { connection, .. } => connection.is_open(),
+            Status::Waiting { .. } | Status::Stopped => true,
+        });
+        let Ok(Ok(status)) = tokio::time::timeout(self.spec.patience.start, open).await else {
+            return Err(UpstreamError::not_running("it is still starting"));
+        };
+        match &*status {
+            Status::Up { connection, .. } => Ok(Arc::clone(connection)),
+            Status::Waiting { error, .. } => Err(error.clone()),
+            Status::Starting { .. } => Err(UpstreamError::not_running("it is still starting")),
+            Status::Stopped => Err(UpstreamError::not_running("it was stopped")),
+        }
+    }
+
+    /// How the seat stands now.
+    pub fn state(&self) -> State {
+        match &*self.status.borrow() {
+            Status::Starting { since } => State::Starting { since: *since },
+            Status::Up { connection, since } => {
+                State::Up { pid: connection.pid(), since: *since, revision: connection.facts().revision }
+            }
+            Status::Waiting { until, detail, failures, .. } => {
+                State::Waiting { until: *until, why: detail.clone(), failures: *failures }
+            }
+            Status::Stopped => State::Stopped,
+        }
+    }
+
+    /// Which upstream it is.
+    pub fn spec(&self) -> &Arc<Spec> {
+        &self.spec
+    }
+
+    /// For whom it runs.
+    pub fn seat(&self) -> &Seat {
+        &self.seat
+    }
+
+    /// What happened here that nobody was told about.
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// Stops it for good: the ladder, and then nothing of the process is left.
+    pub async fn stop(&self) {
+        self.stop.cancel();
+        self.task.wait().await;
+    }
+
+    /// Marks it as used now.
+    pub(crate) fn touch(&self) {
+        *self.used.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+    }
+
+    /// For how long nobody has asked for it and nothing has been in flight.
+    pub(crate) fn idle(&self) -> Duration {
+        if let Status::Up { connection, .. } = &*self.status.borrow()
+            && connection.in_flight() > 0
+        {
+            self.touch();
+        }
+        self.used.lock().unwrap_or_else(PoisonError::into_inner).elapsed()
+    }
+}
