@@ -1,0 +1,138 @@
+//! All that transports and the pipeline say to each other.
+
+use std::{future::Future, net::SocketAddr, pin::Pin, sync::Arc, time::Instant};
+
+use bytes::Bytes;
+use tokio::sync::mpsc;
+use wire::Pieces;
+
+use crate::session::Listener;
+
+/// What a transport hands in: who knocked, and a body nobody has read yet.
+pub struct Arrival {
+    /// Everything known before the first byte of the body.
+    pub head: Head,
+    /// The body. The pipeline reads it after the asker is known, so a stranger's bytes are never buffered.
+    pub body: Unread,
+}
+
+/// Everything a transport knows before it reads the body. Nothing in it is trusted yet.
+#[derive(Clone, Debug)]
+pub struct Head {
+    /// What the client wants of the endpoint.
+    pub verb: Verb,
+    /// Which endpoint was addressed.
+    pub endpoint: Endpoint,
+    /// `Mcp-Session-Id`, as sent.
+    pub session: Option<Box<str>>,
+    /// `MCP-Protocol-Version`, as sent; an empty header counts as none.
+    pub revision: Option<Box<str>>,
+    /// The client takes `application/json`.
+    pub accepts_json: bool,
+    /// The client takes `text/event-stream`.
+    pub accepts_events: bool,
+    /// The other end of the connection.
+    pub peer: SocketAddr,
+    /// When the head was complete.
+    pub received: Instant,
+}
+
+/// The three verbs of Streamable HTTP (spec H-01).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verb {
+    /// One message.
+    Post,
+    /// Open the stream for what belongs to no request.
+    Get,
+    /// End the session.
+    Delete,
+}
+
+/// The addressed endpoint, as in the path: `/mcp`, `/mcp/{server}`, `/t/{tenant}/mcp`, `/t/{tenant}/mcp/{server}`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Endpoint {
+    /// `{tenant}`, when the path names one.
+    pub tenant: Option<Box<str>>,
+    /// `{server}`; none is the virtual server `default`.
+    pub server: Option<Box<str>>,
+}
+
+/// A body that is read only when the pipeline asks for it.
+pub type Unread = Pin<Box<dyn Future<Output = Result<Bytes, BodyError>> + Send>>;
+
+/// Why a body could not be had.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BodyError {
+    /// Larger than the configured limit; told while streaming, not after buffering (spec H-05).
+    #[error("the body is larger than {limit} bytes")]
+    TooLarge {
+        /// The limit in bytes.
+        limit: usize,
+    },
+    /// It did not arrive in time (security row 31).
+    #[error("the body did not arrive in time")]
+    Slow,
+    /// The connection broke, or the framing did.
+    #[error("the body ended early")]
+    Broken,
+}
+
+/// What a transport gets back.
+#[derive(Debug)]
+pub enum Reply {
+    /// Taken, nothing to say: 202 without a body.
+    Accepted,
+    /// The session is gone: 204.
+    Ended,
+    /// One message. For a client that takes only events, the single event of a stream.
+    Message {
+        /// The HTTP status.
+        status: u16,
+        /// The JSON-RPC message.
+        body: Pieces,
+        /// A session that was opened just now, for `Mcp-Session-Id`.
+        session: Option<Arc<str>>,
+    },
+    /// The answer comes from the task that owns the request.
+    Running(Running),
+    /// The stream of a session.
+    Listening(Listening),
+}
+
+/// What comes of a running request, in order. Dropping it does not end the request (spec H-25).
+#[derive(Debug)]
+pub struct Running(mpsc::Receiver<Out>);
+
+/// One message of a running request.
+#[derive(Debug)]
+pub struct Out {
+    /// The JSON-RPC message.
+    pub message: Pieces,
+    /// It is the answer; nothing follows.
+    pub last: bool,
+}
+
+impl Running {
+    /// A channel for the task that owns the request: what it sends comes out here.
+    pub(crate) fn channel() -> (mpsc::Sender<Out>, Running) {
+        // Progress is dropped, not queued, when a client reads too slowly; the answer always waits.
+        let (sender, receiver) = mpsc::channel(16);
+        (sender, Running(receiver))
+    }
+
+    /// The next message; none when the request was given up.
+    pub async fn next(&mut self) -> Option<Out> {
+        self.0.recv().await
+    }
+}
+
+/// A session's stream for what belongs to no request. Dropping it closes the stream in the session.
+#[derive(Debug)]
+pub struct Listening(pub(crate) Listener);
+
+impl Listening {
+    /// The next message; none when the session or the gateway ends.
+    pub async fn next(&mut self) -> Option<Pieces> {
+        self.0.next().await
+    }
+}

@@ -1,0 +1,140 @@
+//! One entry for every authenticated message: opened first, committed before dispatch, closed always.
+//!
+//! An entry is an `intent` and an `outcome` line, or one `final` line when nothing left us. `record.rs` fills an entry,
+//! `line.rs` spells it, `writer.rs` is the thread that writes, `sink.rs` is where lines go.
+
+use std::{
+    io,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+        mpsc::{SyncSender, sync_channel},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use config::{AuditSink, Durability};
+use tokio::{
+    sync::{OwnedSemaphorePermit, Semaphore, oneshot},
+    time::timeout,
+};
+
+use crate::telemetry::Metrics;
+use sink::{FileSink, Sink, StdoutSink};
+use writer::{Item, Stall, Writer};
+
+pub(crate) use record::{Outcome, Record};
+
+mod line;
+mod record;
+mod sink;
+mod writer;
+
+/// Entries that may be open at a time, each with its last line to come.
+const PLACES: u32 = 16_384;
+
+/// What the queue holds at most: an intent and a last line for every place, and the word to stop.
+const QUEUE: usize = 2 * PLACES as usize + 1;
+
+/// How long anyone waits for the record; a sink that is slower counts as failed (security 2.2).
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// The record cannot be written, so the message goes no further (no record, no call).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum AuditError {
+    /// No sink took the line in time.
+    #[error("the record cannot be written")]
+    Unwritable,
+}
+
+/// The record of a gateway, and the way to the one thread that writes it.
+pub(crate) struct Audit {
+    queue: SyncSender<Box<Item>>,
+    places: Arc<Semaphore>,
+    stall: Arc<Stall>,
+    metrics: Arc<Metrics>,
+    next_entry: AtomicU64,
+}
+
+impl Audit {
+    /// Opens every sink and starts the thread that writes to them. A sink that cannot be opened is an error, never
+    /// silently left out: the operator asked for it.
+    pub(crate) fn start(config: &config::Audit, metrics: Arc<Metrics>) -> io::Result<Arc<Audit>> {
+        match config.durability {
+            // A returned write(2) survives a killed process; nothing more is promised.
+            Durability::Os => (),
+        }
+        let mut sinks: Vec<Box<dyn Sink>> = Vec::new();
+        for sink in &config.sinks {
+            sinks.push(match sink {
+                AuditSink::File(directory) => Box::new(FileSink::start(directory)?),
+                AuditSink::Stdout => Box::new(StdoutSink::start()?),
+            });
+        }
+        Audit::with_sinks(sinks, metrics)
+    }
+
+    fn with_sinks(sinks: Vec<Box<dyn Sink>>, metrics: Arc<Metrics>) -> io::Result<Arc<Audit>> {
+        if sinks.is_empty() {
+            return Err(io::Error::other("the audit has no sink: without a record nothing may be called"));
+        }
+        // Entry ids count up from a random start: unique here, and unlikely to meet those of another run.
+        let first_entry = getrandom::u64().map_err(io::Error::other)?;
+        let (queue, waiting) = sync_channel(QUEUE);
+        let stall = Arc::new(Stall::new(Instant::now()));
+        let writer = Writer::new(waiting, sinks, Arc::clone(&metrics), Arc::clone(&stall));
+        thread::Builder::new().name("audit".to_owned()).spawn(move || writer.run())?;
+        Ok(Arc::new(Audit {
+            queue,
+            places: Arc::new(Semaphore::new(PLACES as usize)),
+            stall,
+            metrics,
+            next_entry: AtomicU64::new(first_entry),
+        }))
+    }
+
+    /// Begins an entry and reserves the place of its last line, since whoever drops a record cannot wait for one.
+    pub(crate) async fn open(self: &Arc<Self>) -> Result<Record, AuditError> {
+        let place = match Arc::clone(&self.places).try_acquire_owned() {
+            Ok(place) => place,
+            Err(_) => self.wait_for_place().await?,
+        };
+        let entry = self.next_entry.fetch_add(1, Ordering::Relaxed);
+        Ok(Record::new(Arc::clone(self), entry, place))
+    }
+
+    async fn wait_for_place(&self) -> Result<OwnedSemaphorePermit, AuditError> {
+        let place = timeout(PATIENCE, Arc::clone(&self.places).acquire_owned()).await;
+        let place = place.ok().and_then(Result::ok);
+        place.ok_or_else(|| {
+            self.metrics.audit_failures(1);
+            AuditError::Unwritable
+        })
+    }
+
+    /// Ends the audit: waits for open entries a little, then until everything queued is written. Later entries are refused.
+    pub(crate) async fn stop(&self) {
+        // All places are free when every last line is written. The rest of the entries end as abandoned in the queue.
+        let all = timeout(PATIENCE, self.places.acquire_many(PLACES)).await;
+        self.places.close();
+        drop(all);
+        let (told, stopped) = oneshot::channel();
+        if self.queue.try_send(Box::new(Item::Stop(told))).is_ok() {
+            // A sink that blocks does not keep the gateway from ending.
+            let _ = timeout(2 * PATIENCE, stopped).await;
+        }
+    }
+
+    /// Hands a line to the writer. INVARIANT: there is room, because each open entry holds a place and sends two lines
+    /// at most; so a refusal means that the thread is gone.
+    fn send(&self, item: Item) -> Result<(), AuditError> {
+        self.queue.try_send(Box::new(item)).map_err(|_| {
+            self.metrics.audit_failures(1);
+            AuditError::Unwritable
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,110 @@
+//! What `initialize` promises for a virtual server (spec 1.5).
+
+use std::collections::BTreeMap;
+
+use config::Pattern;
+use serde_json::value::RawValue;
+use wire::Capability;
+
+/// What upstreams said of themselves; none for those that have not answered yet.
+pub(super) struct Introductions<'a> {
+    /// Raw `capabilities` of those that answered.
+    pub(super) known: Vec<&'a str>,
+    /// Some have not answered yet: what they might have is promised, a list of nothing is no lie.
+    pub(super) more: bool,
+}
+
+/// The merged capabilities: as raw JSON for the client, and as a list for asking.
+pub(super) fn merged(said: &Introductions<'_>, extensions: &[Pattern]) -> (String, Vec<Capability>) {
+    let known: Vec<BTreeMap<String, &RawValue>> =
+        said.known.iter().filter_map(|raw| serde_json::from_str(raw).ok()).collect();
+    let has = |key: &str| known.iter().any(|said| said.contains_key(key));
+    let mut members = Vec::new();
+    let mut promised = Vec::new();
+    // `listChanged` is always true: the gateway compares lists itself, whatever the upstream announces.
+    for (key, capability) in
+        [("tools", Capability::Tools), ("prompts", Capability::Prompts), ("resources", Capability::Resources)]
+    {
+        if said.more || has(key) {
+            members.push(format!("\"{key}\":{{\"listChanged\":true}}"));
+            promised.push(capability);
+        }
+    }
+    if said.more || has("completions") {
+        members.push("\"completions\":{}".to_owned());
+        promised.push(Capability::Completions);
+    }
+    let extensions = merged_extensions(&known, extensions);
+    if !extensions.is_empty() {
+        let parts: Vec<String> =
+            extensions.iter().map(|(id, settings)| format!("{}:{settings}", wire::code::quote(id))).collect();
+        members.push(format!("\"extensions\":{{{}}}", parts.join(",")));
+    }
+    (format!("{{{}}}", members.join(",")), promised)
+}
+
+/// Extensions on the operator's list that at least one upstream has. Upstreams that disagree on the
+/// settings cost the extension its place: one of the two would be promised what it does not keep.
+fn merged_extensions(known: &[BTreeMap<String, &RawValue>], allowed: &[Pattern]) -> BTreeMap<String, String> {
+    let mut merged: BTreeMap<String, Option<String>> = BTreeMap::new();
+    for said in known.iter().filter_map(|said| said.get("extensions")) {
+        let Ok(extensions) = serde_json::from_str::<BTreeMap<String, &RawValue>>(said.get()) else { continue };
+        for (id, settings) in extensions {
+            if !allowed.iter().any(|pattern| pattern.matches(&id)) {
+                continue;
+            }
+            let settings = settings.get().to_owned();
+            merged
+                .entry(id)
+                .and_modify(|kept| {
+                    if kept.as_ref() != Some(&settings) {
+                        *kept = None;
+                    }
+                })
+                .or_insert(Some(settings));
+        }
+    }
+    merged.into_iter().filter_map(|(id, settings)| Some((id, settings?))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::{Expect, expect};
+
+    use super::*;
+
+    fn check(known: &[&str], more: bool, allowed: &[&str], expected: &Expect) {
+        let allowed: Vec<_> = allowed.iter().map(|glob| Pattern::glob(glob).expect("a glob")).collect();
+        expected.assert_eq(&merged(&Introductions { known: known.to_vec(), more }, &allowed).0);
+    }
+
+    #[test]
+    fn only_what_somebody_has_is_promised() {
+        check(
+            &[r#"{"tools":{},"logging":{},"experimental":{"x":{}}}"#, r#"{"prompts":{"listChanged":false}}"#],
+            false,
+            &[],
+            &expect![[r#"{"tools":{"listChanged":true},"prompts":{"listChanged":true}}"#]],
+        );
+        check(&[], false, &[], &expect!["{}"]);
+    }
+
+    #[test]
+    fn an_upstream_that_has_not_answered_may_have_anything() {
+        check(
+            &[],
+            true,
+            &[],
+            &expect![[r#"{"tools":{"listChanged":true},"prompts":{"listChanged":true},"resources":{"listChanged":true},"completions":{}}"#]],
+        );
+    }
+
+    #[test]
+    fn extensions_pass_by_allow_list_and_only_without_conflict() {
+        let one = r#"{"extensions":{"example.org/x":{"v":1},"example.org/y":{},"other.org/z":{}}}"#;
+        let two = r#"{"extensions":{"example.org/x":{"v":2}}}"#;
+        check(&[one], false, &["example.org/*"], &expect![[r#"{"extensions":{"example.org/x":{"v":1},"example.org/y":{}}}"#]]);
+        check(&[one, two], false, &["example.org/*"], &expect![[r#"{"extensions":{"example.org/y":{}}}"#]]);
+        check(&[one], false, &[], &expect!["{}"]);
+    }
+}

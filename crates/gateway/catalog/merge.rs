@@ -1,0 +1,186 @@
+//! Stock → views: selection, filters, order.
+
+use std::{collections::HashMap, sync::Arc};
+
+use admission::{Sort, Standing, Thing};
+use bytes::{BufMut, Bytes, BytesMut};
+use config::Filter;
+use wire::{Kind, digest_of};
+
+use super::{
+    Catalog, Shop, Stock, StockState, capabilities,
+    capabilities::Introductions,
+    names,
+    shelf::Shown,
+    view::{Entry, List, PAGE, View, open_page},
+};
+
+type Stocks = std::collections::BTreeMap<Arc<str>, Stock>;
+
+/// Merged instructions stop growing here, in bytes.
+const INSTRUCTIONS: usize = 16 * 1024;
+
+/// All views of a tenant.
+pub(super) fn merge(catalog: &Catalog, stock: &Stocks) -> Shop {
+    let views = catalog
+        .rules
+        .servers
+        .iter()
+        .map(|server| (Arc::clone(&server.name), Arc::new(view(catalog, server, stock))))
+        .collect();
+    let awaited = stock.iter().filter_map(|(id, stock)| match stock.state {
+        StockState::Starting { until } | StockState::Reading { until } => Some((Arc::clone(id), until)),
+        StockState::Up | StockState::Down => None,
+    });
+    let unknown = stock.iter().filter(|(_, stock)| matches!(stock.state, StockState::Starting { .. }));
+    Shop { views, awaited: awaited.collect(), unknown: unknown.map(|(id, _)| Arc::clone(id)).collect() }
+}
+
+fn view(catalog: &Catalog, server: &config::VirtualServer, stock: &Stocks) -> View {
+    // The order of a list: upstream id, then the upstream's own order (spec T-07).
+    let mut upstreams = server.upstreams.clone();
+    upstreams.sort();
+    upstreams.dedup();
+    let selected: Vec<(&Arc<str>, &Stock)> =
+        upstreams.iter().filter_map(|id| Some((id, stock.get(id)?))).collect();
+    let absent: Vec<_> =
+        selected.iter().filter(|(_, stock)| !stock.is_listed()).map(|(id, _)| Arc::clone(id)).collect();
+    let mut tables = Tables::default();
+    let lists = Kind::ALL.map(|kind| list(kind, &selected, filter_of(server, kind), &absent, &mut tables));
+    let said = Introductions {
+        known: selected.iter().filter_map(|(_, stock)| stock.capabilities.as_deref()).collect(),
+        more: selected.iter().any(|(_, stock)| stock.capabilities.is_none()),
+    };
+    let (capabilities, promised) = capabilities::merged(&said, &catalog.rules.extensions);
+    let filters = |id: &Arc<str>| {
+        let source = catalog.sources.get(id)?;
+        Some((Arc::clone(id), [source.config.resources.clone(), server.resources.clone()]))
+    };
+    View {
+        server: Arc::clone(&server.name),
+        capabilities,
+        promised,
+        instructions: instructions(&selected),
+        lists,
+        tools: tables.tools,
+        prompts: tables.prompts,
+        resources: tables.resources,
+        prefixes: upstreams
+            .iter()
+            .map(|id| (names::uri_prefix(id).trim_end_matches('+').into(), Arc::clone(id)))
+            .collect(),
+        uri_filters: upstreams.iter().filter_map(filters).collect(),
+        absent,
+        upstreams,
+    }
+}
+
+/// The tables of names of a view under construction.
+#[derive(Default)]
+struct Tables {
+    tools: HashMap<Box<str>, Arc<Thing>>,
+    prompts: HashMap<Box<str>, Arc<Thing>>,
+    resources: HashMap<Box<str>, Arc<Thing>>,
+}
+
+fn list(
+    kind: Kind,
+    selected: &[(&Arc<str>, &Stock)],
+    filter: &Filter,
+    absent: &[Arc<str>],
+    tables: &mut Tables,
+) -> List {
+    let mut entries = Vec::new();
+    let mut digests = Vec::new();
+    for (id, stock) in selected {
+        for (position, shown) in stock.shelf(kind).iter().enumerate() {
+            let standing = match shown.standing {
+                Standing::Offered if !filter.admits(&shown.native) => Standing::Filtered,
+                other => other,
+            };
+            tables.insert(kind, id, shown, standing);
+            if standing == Standing::Offered && stock.is_listed() {
+                digests.extend_from_slice(&digest_of(&shown.bytes).0);
+                entries.push(Entry { place: (Arc::clone(id), position), shown: shown.bytes.clone() });
+            }
+        }
+    }
+    let page = |entries: &[Entry]| {
+        let items: Vec<Bytes> = entries.iter().map(|entry| entry.shown.clone()).collect();
+        marked(open_page(kind, &items), absent)
+    };
+    // A list of nothing is one page of nothing (bug B31).
+    let pages =
+        if entries.is_empty() { vec![page(&[])] } else { entries.chunks(PAGE).map(page).collect::<Vec<_>>() };
+    List { entries, pages, version: version(&digests) }
+}
+
+fn version(digests: &[u8]) -> u64 {
+    let [a, b, c, d, e, f, g, h, ..] = digest_of(digests).0;
+    u64::from_be_bytes([a, b, c, d, e, f, g, h])
+}
+
+/// Says on the page which upstreams it lacks (spec T-13).
+fn marked(open: Bytes, absent: &[Arc<str>]) -> Bytes {
+    if absent.is_empty() {
+        return open;
+    }
+    let names: Vec<String> = absent.iter().map(|id| wire::code::quote(id)).collect();
+    let mark = format!(",\"_meta\":{{\"portcullis/incomplete\":[{}]}}", names.join(","));
+    let mut page = BytesMut::with_capacity(open.len() + mark.len());
+    page.put(open);
+    page.put(mark.as_bytes());
+    page.freeze()
+}
+
+impl Tables {
+    fn insert(&mut self, kind: Kind, id: &Arc<str>, shown: &Shown, standing: Standing) {
+        let (table, sort) = match kind {
+            Kind::Tools => (&mut self.tools, Sort::Tool),
+            Kind::Prompts => (&mut self.prompts, Sort::Prompt),
+            Kind::Resources | Kind::Templates => (&mut self.resources, Sort::Resource),
+        };
+        let thing = Thing {
+            upstream: Arc::clone(id),
+            sort,
+            exposed: shown.exposed.clone(),
+            native: shown.native.clone(),
+            digest: Some(shown.digest),
+            standing,
+        };
+        // Ambiguous names are on the shelf as excluded, all of them; whichever stands here says no.
+        table.insert(shown.exposed.clone(), Arc::new(thing));
+    }
+}
+
+/// Whether a URI that no list mentions may be read.
+pub(super) fn uri_standing(native: &str, filters: &[Filter; 2]) -> Standing {
+    match names::uri_flaw(native) {
+        Some(why) => Standing::Excluded(why),
+        None if filters.iter().all(|filter| filter.admits(native)) => Standing::Offered,
+        None => Standing::Filtered,
+    }
+}
+
+fn filter_of(server: &config::VirtualServer, kind: Kind) -> &Filter {
+    match kind {
+        Kind::Tools => &server.tools,
+        Kind::Prompts => &server.prompts,
+        Kind::Resources | Kind::Templates => &server.resources,
+    }
+}
+
+/// Each upstream's instructions under its id, so that a model knows which tools they speak of.
+fn instructions(selected: &[(&Arc<str>, &Stock)]) -> Option<String> {
+    let mut merged = String::new();
+    for (id, text) in selected.iter().filter_map(|(id, stock)| Some((id, stock.instructions.as_deref()?))) {
+        if merged.len() + text.len() > INSTRUCTIONS {
+            continue;
+        }
+        if !merged.is_empty() {
+            merged.push_str("\n\n");
+        }
+        merged.push_str(&format!("# {id}\n{text}"));
+    }
+    (!merged.is_empty()).then_some(merged)
+}

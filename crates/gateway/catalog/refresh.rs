@@ -1,0 +1,383 @@
+//! Keeps catalogs true: reads an upstream's lists when it comes up or says that they changed, and tells
+//! sessions about what really changed.
+//!
+//! One task an upstream does all reading, so a slow one never delays another. Events meet in a small
+//! inbox that remembers *that* something happened, never how often: a storm of 200 notifications is one
+//! reading (bug B29).
+
+use std::{
+    collections::{HashMap, HashSet},
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use tokio::sync::{Notify, mpsc};
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use upstream::{Connection, Notice, Seat, What};
+use wire::Kind;
+
+use super::{Catalog, News, Source, shelf::Shown};
+use crate::{gateway::Gateway, session::Session};
+
+/// Notifications that come closer together than this are read about once.
+const SETTLE: Duration = Duration::from_millis(150);
+/// At most one reading an upstream in this time, however often it calls.
+const BETWEEN_READINGS: Duration = Duration::from_secs(1);
+/// Sessions hear of changes at most once in this time.
+const BETWEEN_ANNOUNCEMENTS: Duration = Duration::from_secs(1);
+/// Pause before lists are read again that could not be read, and how often.
+const RETRY: Duration = Duration::from_secs(5);
+const RETRIES: u32 = 5;
+
+/// The tasks that keep catalogs true, awaited at drain (invariant 13).
+pub(crate) struct Refresh {
+    stop: CancellationToken,
+    tasks: TaskTracker,
+}
+
+/// What happened to one upstream since somebody last looked.
+#[derive(Default)]
+struct Inbox {
+    pending: Mutex<Pending>,
+    rang: Notify,
+}
+
+#[derive(Default)]
+struct Pending {
+    up: Option<Arc<Connection>>,
+    down: Option<String>,
+    changed: HashSet<Kind>,
+}
+
+type Inboxes = HashMap<(Arc<str>, Arc<str>), Arc<Inbox>>;
+
+impl Refresh {
+    /// Starts everything that runs beside requests.
+    pub(crate) fn start(
+        gateway: &Arc<Gateway>,
+        notices: mpsc::Receiver<Notice>,
+        ended: mpsc::UnboundedReceiver<Arc<Session>>,
+    ) -> Refresh {
+        let refresh = Refresh { stop: CancellationToken::new(), tasks: TaskTracker::new() };
+        let mut inboxes = Inboxes::new();
+        for catalog in gateway.catalogs() {
+            for id in catalog.sources.keys() {
+                let inbox = Arc::new(Inbox::default());
+                let key = (Arc::clone(catalog.tenant.name()), Arc::clone(id));
+                inboxes.insert(key, Arc::clone(&inbox));
+                let reader = Reader::new(gateway, &catalog, id, inbox);
+                refresh.spawn(reader.run());
+            }
+            refresh.spawn(announce(Arc::clone(gateway), Arc::clone(&catalog)));
+        }
+        refresh.spawn(sort(Arc::clone(gateway), inboxes, notices));
+        refresh.spawn(release(Arc::clone(gateway), ended));
+        refresh.spawn(sweep(Arc::clone(gateway)));
+        refresh
+    }
+
+    fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
+        let stop = self.stop.clone();
+        self.tasks.spawn(async move {
+            // Stopping in the middle loses nothing: catalogs live in memory only.
+            let _ = stop.run_until_cancelled(work).await;
+        });
+    }
+
+    /// Stops all of it and waits until it has.
+    pub(crate) async fn stop(&self) {
+        self.stop.cancel();
+        self.tasks.close();
+        self.tasks.wait().await;
+    }
+}
+
+/// Puts each notice where it belongs.
+async fn sort(gateway: Arc<Gateway>, inboxes: Inboxes, mut notices: mpsc::Receiver<Notice>) {
+    while let Some(Notice { spec, seat, what }) = notices.recv().await {
+        // Lists are fed by the shared connection alone (product rule "Catalog connections").
+        let inbox = match &seat {
+            Seat::Shared => inboxes.get(&(Arc::clone(&spec.tenant), Arc::clone(&spec.id))),
+            Seat::Principal(_) | Seat::Session(_) => None,
+        };
+        match (what, inbox) {
+            (What::Request(connection, question), _) => {
+                gateway.ask_back(&spec, &seat, &connection, &question).await;
+            }
+            (What::Up(connection), Some(inbox)) => {
+                inbox.ring(|pending| {
+                    pending.down = None;
+                    pending.up = Some(connection);
+                });
+            }
+            (What::Down { why }, Some(inbox)) => inbox.ring(|pending| {
+                pending.up = None;
+                pending.down = Some(why);
+            }),
+            (What::Notification(frame), Some(inbox)) => {
+                let said = frame.method();
+                inbox.ring(|pending| {
+                    pending.changed.extend(Kind::ALL.into_iter().filter(|kind| said == Some(kind.changed())));
+                });
+            }
+            (What::Up(_) | What::Down { .. } | What::Notification(_), None) => (),
+        }
+    }
+}
+
+impl Inbox {
+    fn ring(&self, change: impl FnOnce(&mut Pending)) {
+        change(&mut self.pending.lock().unwrap_or_else(PoisonError::into_inner));
+        self.rang.notify_one();
+    }
+
+    fn take(&self) -> Pending {
+        std::mem::take(&mut self.pending.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// Reads the lists of one upstream.
+struct Reader {
+    gateway: Arc<Gateway>,
+    catalog: Arc<Catalog>,
+    id: Arc<str>,
+    inbox: Arc<Inbox>,
+    connection: Option<Arc<Connection>>,
+    /// It was up before: the next time is a restart.
+    was_up: bool,
+    /// Remarks that were logged; each is logged once.
+    told: HashSet<String>,
+}
+
+impl Reader {
+    fn new(gateway: &Arc<Gateway>, catalog: &Arc<Catalog>, id: &Arc<str>, inbox: Arc<Inbox>) -> Reader {
+        Reader {
+            gateway: Arc::clone(gateway),
+            catalog: Arc::clone(catalog),
+            id: Arc::clone(id),
+            inbox,
+            connection: None,
+            was_up: false,
+            told: HashSet::new(),
+        }
+    }
+
+    async fn run(mut self) {
+        loop {
+            self.inbox.rang.notified().await;
+            let Pending { up, down, changed } = self.inbox.take();
+            let tenant = self.catalog.tenant.name();
+            if let Some(why) = down {
+                tracing::warn!(tenant = %tenant, upstream = %self.id, why, "upstream is down");
+                self.connection = None;
+                self.gateway.metrics.upstream_up(tenant, &self.id, false);
+                self.catalog.learn(&self.id, News::Gone);
+            }
+            if let Some(connection) = up {
+                self.gateway.metrics.upstream_up(tenant, &self.id, true);
+                if std::mem::replace(&mut self.was_up, true) {
+                    self.gateway.metrics.upstream_restarted(tenant, &self.id);
+                }
+                let facts = connection.facts();
+                self.catalog.learn(
+                    &self.id,
+                    News::Connected {
+                        capabilities: facts.capabilities.clone(),
+                        instructions: facts.instructions.clone(),
+                    },
+                );
+                self.connection = Some(connection);
+                self.gateway.save_eras().await;
+                self.read(Kind::ALL.into_iter().collect()).await;
+            } else if !changed.is_empty() {
+                tokio::time::sleep(SETTLE).await;
+                let mut kinds = changed;
+                kinds.extend(std::mem::take(
+                    &mut self.inbox.pending.lock().unwrap_or_else(PoisonError::into_inner).changed,
+                ));
+                self.read(kinds).await;
+                tokio::time::sleep(BETWEEN_READINGS).await;
+            }
+        }
+    }
+
+    /// Reads these kinds, again after a pause those that failed.
+    async fn read(&mut self, mut kinds: HashSet<Kind>) {
+        let Some(connection) = self.connection.clone() else { return };
+        let Some(source) = self.catalog.sources.get(&self.id) else { return };
+        for attempt in 0..=RETRIES {
+            let mut shelves: [Option<Vec<Shown>>; 4] = Default::default();
+            let mut remarks = Vec::new();
+            for (kind, shelf) in Kind::ALL.into_iter().zip(&mut shelves) {
+                if !kinds.contains(&kind) {
+                    continue;
+                }
+                match read_list(&connection, source, kind, &mut remarks).await {
+                    Ok(items) => {
+                        *shelf = Some(self.catalog.shelve(source, kind, &items, &mut remarks));
+                        kinds.remove(&kind);
+                    }
+                    Err(why) => remarks.push(format!("{} could not be read: {why}", kind.member())),
+                }
+            }
+            note_idle_filters(source, &shelves, &mut remarks);
+            for remark in &remarks {
+                if self.told.len() < 1000 && self.told.insert(remark.clone()) {
+                    tracing::warn!(tenant = %self.catalog.tenant, upstream = %self.id, "{remark}");
+                }
+            }
+            self.catalog.learn(&self.id, News::Listed { shelves, remarks });
+            if kinds.is_empty() || attempt == RETRIES || !connection.is_open() {
+                return;
+            }
+            tokio::time::sleep(RETRY).await;
+        }
+    }
+}
+
+/// All items of one list, page by page. A server that repeats a cursor or never ends is cut short, and
+/// what it said until then counts (spec U-04).
+async fn read_list(
+    connection: &Arc<Connection>,
+    source: &Source,
+    kind: Kind,
+    remarks: &mut Vec<String>,
+) -> Result<Vec<wire::Item>, String> {
+    /// Items of the other kinds; tools have a bound of their own.
+    const MOST_ITEMS: usize = 10_000;
+    const MOST_PAGES: usize = 1_000;
+    if !connection.facts().has(capability(kind)) {
+        return Ok(Vec::new());
+    }
+    let most = if kind == Kind::Tools { source.config.max_tools } else { MOST_ITEMS };
+    let mut items = Vec::new();
+    let mut cursors = HashSet::new();
+    let mut cursor: Option<Box<str>> = None;
+    for _ in 0..MOST_PAGES {
+        let page = match read_page(connection, source, kind, cursor.as_deref()).await? {
+            Some(page) => page,
+            None => return Ok(items),
+        };
+        for broken in page.broken {
+            let name = broken.key.as_deref().unwrap_or("without a name");
+            let name: String = name.chars().take(80).flat_map(char::escape_debug).collect();
+            remarks.push(format!(
+                "{} `{name}` (number {}) is left out: {}",
+                kind.member(),
+                broken.position + 1,
+                broken.why
+            ));
+        }
+        items.extend(page.items);
+        if items.len() > most {
+            remarks.push(format!("more than {most} {}: the rest is left out", kind.member()));
+            items.truncate(most);
+            return Ok(items);
+        }
+        let Some(next) = page.next else { return Ok(items) };
+        if !cursors.insert(next.clone()) {
+            remarks.push(format!("{}: the same cursor came twice, the list ends there", kind.member()));
+            return Ok(items);
+        }
+        cursor = Some(next);
+    }
+    remarks.push(format!("{}: more than {MOST_PAGES} pages, the list ends there", kind.member()));
+    Ok(items)
+}
+
+/// One page; none when the server does not have the method after all.
+async fn read_page(
+    connection: &Arc<Connection>,
+    source: &Source,
+    kind: Kind,
+    cursor: Option<&str>,
+) -> Result<Option<wire::Page>, String> {
+    let method = kind.list_method().name();
+    let params = match cursor {
+        Some(cursor) => format!("{{\"cursor\":{}}}", wire::code::quote(cursor)),
+        None => "{}".to_owned(),
+    };
+    let list = source.config.timeouts.list;
+    let wait = upstream::Wait { first: list, most: list, progress: false };
+    let build = |id: &wire::Id| {
+        let line =
+            format!("{{\"jsonrpc\":\"2.0\",\"id\":{},\"method\":\"{method}\",\"params\":{params}}}", id.raw());
+        bytes::Bytes::from(line)
+    };
+    let mut exchange = connection.send(&build, wait).map_err(|error| error.to_string())?;
+    loop {
+        match exchange.next().await {
+            upstream::Incoming::Progress(_) => (),
+            upstream::Incoming::Failed(error) => return Err(error.to_string()),
+            upstream::Incoming::Answer(answer) if answer.error().is_some() => {
+                let code = answer.error_member("code").unwrap_or_default();
+                return if code == "-32601" { Ok(None) } else { Err(format!("it answered error {code}")) };
+            }
+            upstream::Incoming::Answer(answer) => {
+                return wire::read_page(&answer, kind).map(Some).map_err(|error| error.to_string());
+            }
+        }
+    }
+}
+
+fn capability(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Tools => "tools",
+        Kind::Resources | Kind::Templates => "resources",
+        Kind::Prompts => "prompts",
+    }
+}
+
+/// A pattern that matches nothing is most likely a typo, and the operator hears of it (bug B25).
+fn note_idle_filters(source: &Source, shelves: &[Option<Vec<Shown>>; 4], remarks: &mut Vec<String>) {
+    let [tools, resources, templates, prompts] = shelves;
+    let config = &source.config;
+    let filters = [
+        ("tools", &config.tools, [tools.as_ref(), None]),
+        ("resources", &config.resources, [resources.as_ref(), templates.as_ref()]),
+        ("prompts", &config.prompts, [prompts.as_ref(), None]),
+    ];
+    for (what, filter, read) in filters {
+        if read.iter().flatten().next().is_none() {
+            continue;
+        }
+        for pattern in filter.patterns() {
+            let mut natives = read.iter().flatten().flat_map(|shelf| shelf.iter());
+            if !natives.any(|shown| pattern.matches(&shown.native)) {
+                let text = &pattern.text;
+                remarks.push(format!("the filter `{text}` matches none of its {what}"));
+            }
+        }
+    }
+}
+
+/// Tells sessions which lists changed, comparing what they could see and not what upstreams claim
+/// (spec T-12).
+async fn announce(gateway: Arc<Gateway>, catalog: Arc<Catalog>) {
+    let mut turns = catalog.turns();
+    while turns.changed().await.is_ok() {
+        // The first change is told soon; what follows closely is told together.
+        tokio::time::sleep(SETTLE).await;
+        turns.mark_unchanged();
+        for view in catalog.views() {
+            gateway.sessions.announce(&catalog.tenant, &view.server, |kind| view.list(kind).version);
+        }
+        tokio::time::sleep(BETWEEN_ANNOUNCEMENTS).await;
+    }
+}
+
+/// Stops the processes of ended sessions.
+async fn release(gateway: Arc<Gateway>, mut ended: mpsc::UnboundedReceiver<Arc<Session>>) {
+    while let Some(session) = ended.recv().await {
+        gateway.release(&session).await;
+    }
+}
+
+/// Ends sessions that are old or silent.
+async fn sweep(gateway: Arc<Gateway>) {
+    let mut ticks = tokio::time::interval(gateway.sessions.sweep_interval());
+    loop {
+        ticks.tick().await;
+        gateway.sessions.sweep();
+    }
+}

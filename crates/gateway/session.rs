@@ -1,0 +1,259 @@
+//! Legacy conversations: who talks, at which revision, what runs, and the stream for the rest.
+//!
+//! A session owns its requests: they run in tasks of the session, and the HTTP connection only listens
+//! for the answer, so a lost connection cancels nothing (spec H-25).
+
+mod registry;
+mod stream;
+
+use std::{
+    collections::HashMap,
+    future::Future,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use admission::Principal;
+use tokio::sync::{mpsc, oneshot};
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use wire::{Capability, Id, Kind, Pieces, Revision, code};
+
+pub(crate) use registry::{SessionLimits, Sessions, Visit, short};
+pub(crate) use stream::Listener;
+
+use crate::{
+    arrival::{Out, Running},
+    error::SessionError,
+};
+
+/// GET streams a session may have open at once; messages go to the oldest (spec H-20).
+const STREAMS_PER_SESSION: usize = 4;
+
+/// One conversation with one client.
+///
+/// INVARIANT: bound to (tenant, issuer, subject, endpoint) for life; see `Sessions::enter`.
+#[derive(Debug)]
+pub(crate) struct Session {
+    /// What `Mcp-Session-Id` says. Secret enough to be kept out of records.
+    pub(crate) id: Arc<str>,
+    /// Whose conversation it is.
+    pub(crate) principal: Arc<Principal>,
+    /// The virtual server it was opened at.
+    pub(crate) server: Arc<str>,
+    /// The negotiated revision.
+    pub(crate) revision: Revision,
+    /// What `initialize` promised; it holds for life (spec B-24).
+    promised: std::sync::OnceLock<Vec<Capability>>,
+    /// For each kind of list, the version this client knows: served last, or told of last.
+    known: [AtomicU64; 4],
+    opened: Instant,
+    /// Milliseconds after `opened` of the last sign of life.
+    seen: AtomicU64,
+    running: Mutex<HashMap<Id, Option<oneshot::Sender<Cancelled>>>>,
+    streams: Mutex<Vec<mpsc::Sender<Pieces>>>,
+    ended: CancellationToken,
+}
+
+/// The client's word that an answer is no longer wanted.
+#[derive(Debug)]
+pub(crate) struct Cancelled {
+    /// The reason as the client wrote it, raw JSON.
+    pub(crate) reason: Option<String>,
+}
+
+/// A request's place among those that run; gives the place back when dropped.
+#[derive(Debug)]
+pub(crate) struct Ticket {
+    session: Arc<Session>,
+    id: Id,
+    cancelled: oneshot::Receiver<Cancelled>,
+}
+
+impl Session {
+    fn new(id: Arc<str>, principal: Arc<Principal>, server: Arc<str>, revision: Revision) -> Session {
+        Session {
+            id,
+            principal,
+            server,
+            revision,
+            promised: std::sync::OnceLock::new(),
+            known: Default::default(),
+            opened: Instant::now(),
+            seen: AtomicU64::new(0),
+            running: Mutex::default(),
+            streams: Mutex::default(),
+            ended: CancellationToken::new(),
+        }
+    }
+
+    /// Fixes what this session was promised; the first promise stands.
+    pub(crate) fn promise(&self, capabilities: Vec<Capability>) {
+        let _ = self.promised.set(capabilities);
+    }
+
+    /// Whether a method that needs `capability` exists in this session (spec B-11).
+    pub(crate) fn promises(&self, capability: Capability) -> bool {
+        self.promised.get().is_some_and(|promised| promised.contains(&capability))
+    }
+
+    /// The client knows this version of a list.
+    pub(crate) fn knows(&self, kind: Kind, version: u64) {
+        self.known_of(kind).store(version, Ordering::Relaxed);
+    }
+
+    fn known_of(&self, kind: Kind) -> &AtomicU64 {
+        let [tools, resources, templates, prompts] = &self.known;
+        match kind {
+            Kind::Tools => tools,
+            Kind::Resources => resources,
+            Kind::Templates => templates,
+            Kind::Prompts => prompts,
+        }
+    }
+
+    /// Tells the client which lists are no longer those it knows: one notification a kind of change, none
+    /// when nothing it could see has changed (spec T-12). Without a stream it is told when it opens one.
+    pub(crate) fn announce(&self, version: impl Fn(Kind) -> u64) {
+        if !self.has_stream() {
+            return;
+        }
+        let mut told = Vec::new();
+        for kind in Kind::ALL {
+            let now = version(kind);
+            let before = self.known_of(kind).swap(now, Ordering::Relaxed);
+            let notification = kind.changed();
+            if before != now && !told.contains(&notification) {
+                told.push(notification);
+                self.tell(Pieces::one(code::notification(notification.name())));
+            }
+        }
+    }
+
+    /// Requests that run now.
+    pub(crate) fn running(&self) -> usize {
+        lock(&self.running).len()
+    }
+
+    /// Takes the id of a request for as long as the ticket lives.
+    ///
+    /// # Errors
+    /// `IdInUse` when a request with this id runs already (spec B-03).
+    pub(crate) fn admit(self: &Arc<Self>, id: &Id) -> Result<Ticket, SessionError> {
+        let (sender, cancelled) = oneshot::channel();
+        let mut running = lock(&self.running);
+        if running.contains_key(id) {
+            return Err(SessionError::IdInUse);
+        }
+        running.insert(id.clone(), Some(sender));
+        drop(running);
+        Ok(Ticket { session: Arc::clone(self), id: id.clone(), cancelled })
+    }
+
+    /// Passes a cancellation to the request it names. Unknown and finished ids are ignored (spec U-06).
+    pub(crate) fn cancel(&self, id: &Id, reason: Option<String>) {
+        let sender = lock(&self.running).get_mut(id).and_then(Option::take);
+        if let Some(sender) = sender {
+            // The request may have ended in this moment; then nobody listens, and nothing is lost.
+            let _ = sender.send(Cancelled { reason });
+        }
+    }
+
+    /// Runs a request in a task of this session. Ends early when the session ends.
+    pub(crate) fn run<F>(&self, tracker: &TaskTracker, work: impl FnOnce(mpsc::Sender<Out>) -> F) -> Running
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let (sender, running) = Running::channel();
+        let work = work(sender);
+        let ended = self.ended.clone();
+        tracker.spawn(async move {
+            // Dropping the work gives up the request: its exchange cancels upstream, its record closes.
+            let _ = ended.run_until_cancelled(work).await;
+        });
+        running
+    }
+
+    /// Opens a stream for what belongs to no request.
+    ///
+    /// # Errors
+    /// `TooManyStreams` above the bound; a new stream never replaces an old one (security row 21).
+    pub(crate) fn listen(self: &Arc<Self>) -> Result<Listener, SessionError> {
+        let mut streams = lock(&self.streams);
+        streams.retain(|stream| !stream.is_closed());
+        if streams.len() >= STREAMS_PER_SESSION {
+            return Err(SessionError::TooManyStreams);
+        }
+        let (sender, receiver) = mpsc::channel(16);
+        streams.push(sender);
+        drop(streams);
+        Ok(Listener::new(Arc::clone(self), receiver))
+    }
+
+    /// Puts a message on exactly one stream (spec H-20). Without a stream, or when the client does not
+    /// read, it is dropped: what is said here (a list changed) is said again by the next change.
+    pub(crate) fn tell(&self, message: Pieces) {
+        let mut streams = lock(&self.streams);
+        streams.retain(|stream| !stream.is_closed());
+        if let Some(stream) = streams.first() {
+            let _ = stream.try_send(message);
+        }
+    }
+
+    /// A sign of life.
+    pub(crate) fn touch(&self) {
+        let now = u64::try_from(self.opened.elapsed().as_millis()).unwrap_or(u64::MAX);
+        self.seen.store(now, Ordering::Relaxed);
+    }
+
+    /// Whether it may be ended now: too old, or silent for `idle` with nothing running or open.
+    fn expired(&self, limits: &SessionLimits) -> bool {
+        let age = self.opened.elapsed();
+        if age >= limits.absolute {
+            return true;
+        }
+        let seen = Duration::from_millis(self.seen.load(Ordering::Relaxed));
+        let silent = age.saturating_sub(seen) >= limits.idle;
+        silent && self.running() == 0 && !self.has_stream()
+    }
+
+    fn has_stream(&self) -> bool {
+        lock(&self.streams).iter().any(|stream| !stream.is_closed())
+    }
+
+    /// Ends it: running requests are given up, streams close.
+    fn end(&self) {
+        self.ended.cancel();
+        self.close_streams();
+    }
+
+    fn close_streams(&self) {
+        lock(&self.streams).clear();
+    }
+}
+
+impl Ticket {
+    /// Waits for the client's cancellation; for ever when none comes.
+    pub(crate) async fn cancelled(&mut self) -> Cancelled {
+        match (&mut self.cancelled).await {
+            Ok(cancelled) => cancelled,
+            // INVARIANT: the sender lives in the session's table for as long as this ticket does, or was
+            // used; an error cannot come from anything but a second wait after that.
+            Err(_) => std::future::pending().await,
+        }
+    }
+}
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        lock(&self.session.running).remove(&self.id);
+        self.session.touch();
+    }
+}
+
+/// A panic of one request must not take the session's tables with it.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

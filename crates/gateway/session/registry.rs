@@ -1,0 +1,236 @@
+//! All sessions: found by id, bound to their owner, ended when old.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use admission::{Principal, TenantId};
+use tokio::sync::mpsc;
+use tokio_util::task::TaskTracker;
+use wire::{Frame, Kind, Method, Revision};
+
+use super::Session;
+use crate::{arrival::Head, authn::Authn, error::SessionError, telemetry::Metrics};
+
+/// Sessions there may be, whoever opened them. Anonymous clients have no principal of their own to
+/// count by before they have a session, so this is the bound that always holds.
+const SESSIONS: usize = 65_536;
+
+/// How long sessions live, and how many a principal may have.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SessionLimits {
+    /// Silence after which a session with nothing running and no stream ends.
+    pub(crate) idle: Duration,
+    /// Age at which any session ends.
+    pub(crate) absolute: Duration,
+    /// Sessions of one principal.
+    pub(crate) per_principal: usize,
+}
+
+/// What a message is part of.
+#[derive(Clone, Debug)]
+pub(crate) enum Visit {
+    /// An `initialize`: the session that will exist once it is answered.
+    Opening(Arc<Session>),
+    /// A message of a session.
+    Within(Arc<Session>),
+}
+
+impl Visit {
+    /// The session, existing or about to.
+    pub(crate) fn session(&self) -> &Arc<Session> {
+        match self {
+            Visit::Opening(session) | Visit::Within(session) => session,
+        }
+    }
+}
+
+/// The registry.
+pub(crate) struct Sessions {
+    open: papaya::HashMap<Arc<str>, Arc<Session>>,
+    limits: SessionLimits,
+    draining: AtomicBool,
+    metrics: Arc<Metrics>,
+    /// Ended sessions, for whoever stops their processes.
+    ended: mpsc::UnboundedSender<Arc<Session>>,
+    /// The tasks of all running requests, awaited at drain (invariant 13).
+    pub(crate) tracker: TaskTracker,
+}
+
+impl Sessions {
+    /// An empty registry. Sessions that end are announced on `ended`, each once; the channel holds at most
+    /// as many as there can be sessions.
+    pub(crate) fn new(
+        limits: SessionLimits,
+        metrics: Arc<Metrics>,
+        ended: mpsc::UnboundedSender<Arc<Session>>,
+    ) -> Sessions {
+        Sessions {
+            open: papaya::HashMap::new(),
+            limits,
+            draining: AtomicBool::new(false),
+            metrics,
+            ended,
+            tracker: TaskTracker::new(),
+        }
+    }
+
+    /// Finds the session a message belongs to, or drafts the one that `initialize` asks for.
+    ///
+    /// # Errors
+    /// 400 without a session, 404 for one that is unknown, ended or somebody else's: no oracle (spec H-13).
+    pub(crate) fn enter(
+        &self,
+        head: &Head,
+        asker: (&Authn, &Arc<Principal>),
+        server: &Arc<str>,
+        frame: &Frame,
+    ) -> Result<Visit, SessionError> {
+        if frame.method() == Some(Method::Initialize) && frame.id().is_some() {
+            return self.draft(asker, server, frame).map(Visit::Opening);
+        }
+        self.find(head, asker.1, server).map(Visit::Within)
+    }
+
+    /// The session the head names.
+    ///
+    /// # Errors
+    /// As [`Sessions::enter`].
+    pub(crate) fn find(
+        &self,
+        head: &Head,
+        asker: &Principal,
+        server: &Arc<str>,
+    ) -> Result<Arc<Session>, SessionError> {
+        let id = head.session.as_deref().ok_or(SessionError::Missing)?;
+        let session = self.open.pin().get(id).map(Arc::clone).ok_or(SessionError::Unknown)?;
+        // An anonymous session is its own principal; its id is all that anybody can show for it.
+        let owned = session.principal.tenant == asker.tenant
+            && session.principal.issuer == asker.issuer
+            && (asker.issuer.is_empty() || session.principal.subject == asker.subject);
+        if !owned || session.server != *server {
+            return Err(SessionError::Unknown);
+        }
+        session.touch();
+        Ok(session)
+    }
+
+    /// A stale session id beside `initialize` is ignored: a new session is opened.
+    fn draft(
+        &self,
+        (authn, asker): (&Authn, &Arc<Principal>),
+        server: &Arc<str>,
+        frame: &Frame,
+    ) -> Result<Arc<Session>, SessionError> {
+        if self.draining.load(Ordering::Relaxed) {
+            return Err(SessionError::Draining);
+        }
+        let wanted = frame.param_text("protocolVersion").ok_or(SessionError::NoRevision)?;
+        // A legacy handshake never negotiates the modern era (spec B-17, B-18).
+        let revision = Revision::parse(&wanted)
+            .filter(|revision| revision.era() == wire::Era::Legacy)
+            .unwrap_or(Revision::LATEST_LEGACY);
+        if self.open.len() >= SESSIONS || self.of_principal(asker) >= self.limits.per_principal {
+            return Err(SessionError::TooMany);
+        }
+        let mut random = [0; 24];
+        getrandom::fill(&mut random).map_err(|_| SessionError::TooMany)?;
+        let id: Arc<str> = hex::encode(random).into();
+        let principal = match asker.issuer.is_empty() {
+            true => authn.in_session(asker, &digest(&id)),
+            false => Arc::clone(asker),
+        };
+        Ok(Arc::new(Session::new(id, principal, Arc::clone(server), revision)))
+    }
+
+    fn of_principal(&self, asker: &Principal) -> usize {
+        if asker.issuer.is_empty() {
+            return 0;
+        }
+        let open = self.open.pin();
+        open.values().filter(|session| *session.principal == *asker).count()
+    }
+
+    /// Makes a drafted session real.
+    pub(crate) fn open(&self, session: &Arc<Session>) {
+        self.metrics.sessions(1);
+        self.open.pin().insert(Arc::clone(&session.id), Arc::clone(session));
+    }
+
+    /// Ends a session: what runs is given up, its processes are stopped by whoever reads `ended`.
+    pub(crate) fn end(&self, session: &Arc<Session>) {
+        if self.open.pin().remove(&session.id).is_none() {
+            return;
+        }
+        self.metrics.sessions(-1);
+        session.end();
+        // The reader ends only after the last session.
+        let _ = self.ended.send(Arc::clone(session));
+    }
+
+    /// Ends every session that is old or silent for too long.
+    pub(crate) fn sweep(&self) {
+        let open = self.open.pin();
+        let old: Vec<_> = open.values().filter(|session| session.expired(&self.limits)).cloned().collect();
+        for session in old {
+            self.end(&session);
+        }
+    }
+
+    /// How often to sweep: fine enough that a session lives at most a quarter longer than it may.
+    pub(crate) fn sweep_interval(&self) -> Duration {
+        (self.limits.idle / 4).clamp(Duration::from_millis(250), Duration::from_secs(10))
+    }
+
+    /// Tells every session at a virtual server which lists changed.
+    pub(crate) fn announce(&self, tenant: &TenantId, server: &str, version: impl Fn(Kind) -> u64) {
+        let open = self.open.pin();
+        let concerned =
+            open.values().filter(|session| session.principal.tenant == *tenant && *session.server == *server);
+        for session in concerned {
+            session.announce(&version);
+        }
+    }
+
+    /// No new sessions from now on; open streams end, running requests may finish.
+    pub(crate) fn drain(&self) {
+        self.draining.store(true, Ordering::Relaxed);
+        for session in self.open.pin().values() {
+            session.close_streams();
+        }
+        self.tracker.close();
+    }
+
+    /// Ends all that is left.
+    pub(crate) fn end_all(&self) {
+        let all: Vec<_> = self.open.pin().values().cloned().collect();
+        for session in all {
+            self.end(&session);
+        }
+    }
+
+    /// Whether new sessions are refused.
+    pub(crate) fn is_draining(&self) -> bool {
+        self.draining.load(Ordering::Relaxed)
+    }
+
+    /// How many are open.
+    pub(crate) fn len(&self) -> usize {
+        self.open.len()
+    }
+}
+
+/// A name for a session that gives its id away to nobody, for people to recognise it by.
+pub(crate) fn short(id: &str) -> String {
+    digest(id).chars().take(8).collect()
+}
+
+/// The same, unique: 128 bits of a hash, since processes and cursors are keyed by it.
+fn digest(id: &str) -> String {
+    use sha2::Digest as _;
+    hex::encode(sha2::Sha256::digest(id.as_bytes())).chars().take(32).collect()
+}

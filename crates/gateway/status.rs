@@ -1,0 +1,80 @@
+//! What the operator sees: upstreams, views, and everything that was left out and why.
+
+use serde_json::{Value, json};
+use upstream::{Seat, State};
+use wire::Kind;
+
+use crate::{catalog::Catalog, gateway::Gateway};
+
+impl Gateway {
+    /// The state of everything, for `/status`. Holds no secret, no session id and no argument.
+    pub fn status(&self) -> Value {
+        let tenants: Vec<Value> = self.catalogs().iter().map(|catalog| self.tenant(catalog)).collect();
+        json!({
+            "name": "portcullis",
+            "version": env!("CARGO_PKG_VERSION"),
+            "state": if self.sessions.is_draining() { "draining" } else { "ready" },
+            "uptime_seconds": self.started.elapsed().as_secs(),
+            "identity": "anonymous",
+            "sessions": self.sessions.len(),
+            "tenants": tenants,
+        })
+    }
+
+    fn tenant(&self, catalog: &Catalog) -> Value {
+        let states = self.router.pool.states();
+        let mine = || states.iter().filter(|(spec, ..)| spec.tenant == *catalog.tenant.name());
+        let upstreams: Vec<Value> = catalog
+            .sources
+            .values()
+            .map(|source| {
+                let id = &source.config.id;
+                let shared = mine().find(|(spec, seat, _)| spec.id == *id && *seat == Seat::Shared);
+                let seats = mine().filter(|(spec, seat, _)| spec.id == *id && *seat != Seat::Shared).count();
+                let state = shared.map_or_else(|| json!({ "state": "stopped" }), |(.., state)| shown(state));
+                json!({
+                    "id": id,
+                    "state": catalog.state(id),
+                    "trust": source.config.trust.word(),
+                    "connection": state,
+                    "principal_processes": seats,
+                    "pins": "off",
+                    "remarks": catalog.remarks(id),
+                })
+            })
+            .collect();
+        let servers: Vec<Value> = catalog
+            .views()
+            .iter()
+            .map(|view| {
+                let count = |kind| view.list(kind).len();
+                json!({
+                    "name": view.server,
+                    "upstreams": view.upstreams,
+                    "absent": view.absent,
+                    "tools": count(Kind::Tools),
+                    "prompts": count(Kind::Prompts),
+                    "resources": count(Kind::Resources),
+                    "resource_templates": count(Kind::Templates),
+                })
+            })
+            .collect();
+        json!({ "name": catalog.tenant.name(), "upstreams": upstreams, "virtual_servers": servers })
+    }
+}
+
+fn shown(state: &State) -> Value {
+    match state {
+        State::Starting { since } => json!({ "state": "starting", "seconds": since.elapsed().as_secs() }),
+        State::Up { pid, since, revision } => json!({
+            "state": "up",
+            "pid": pid,
+            "seconds": since.elapsed().as_secs(),
+            "revision": revision.text(),
+        }),
+        State::Waiting { why, failures, .. } => {
+            json!({ "state": "waiting", "why": why, "failures": failures })
+        }
+        State::Stopped => json!({ "state": "stopped" }),
+    }
+}
