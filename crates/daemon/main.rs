@@ -1,2 +1,27 @@
 //! The portcullis process: arguments in, exit code out.
-fn main() {}
+
+mod cli;
+mod run;
+
+mod admin;
+mod listen;
+mod origin;
+mod socket;
+mod transport;
+
+mod client;
+mod demo;
+mod failure;
+mod files;
+mod log;
+
+use std::process::ExitCode;
+
+/// Returns memory to the system after a burst of large messages, which the system's allocator does not.
+#[cfg(all(feature = "mimalloc", not(test)))]
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+fn main() -> ExitCode {
+    cli::main()
+}

@@ -1,0 +1,215 @@
+//! `portcullis demo`: a whole gateway with two MCP servers of its own, in a folder that goes when it ends.
+
+mod clock;
+mod notes;
+mod server;
+mod stdio;
+
+use std::{
+    fs,
+    io::{self, Write as _},
+    net::{Ipv4Addr, SocketAddr},
+    os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _},
+    path::{Path, PathBuf},
+    time::SystemTime,
+};
+
+use clap::ValueEnum;
+use tokio::net::TcpListener;
+
+use crate::{
+    cli,
+    failure::Failure,
+    listen,
+    run::{self, Doors},
+};
+
+/// The port for clients, and the one for operators after it.
+const PORT: u16 = 7420;
+
+/// The built-in MCP servers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Which {
+    /// Notes: tools, resources, a prompt with completion.
+    Notes,
+    /// A clock: tools, one of them slow with progress.
+    Clock,
+}
+
+/// Runs one of the built-in servers on standard input and output.
+pub(crate) fn serve(which: Which) -> Result<(), Failure> {
+    let mut pipe = stdio::Pipe::standard();
+    match which {
+        Which::Notes => server::serve(&mut notes::Notes::new(), &mut pipe),
+        Which::Clock => server::serve(&mut clock::Clock, &mut pipe),
+    }
+    Ok(())
+}
+
+/// Runs the demo until a signal. `print` shows what to do with it.
+pub(crate) fn run(port: Option<u16>, print: &dyn Fn(&str)) -> Result<(), Failure> {
+    let folder = Folder::make()
+        .map_err(|error| Failure::system(format!("cannot make a folder for the demo: {error}")))?;
+    run::on_runtime(async {
+        let doors = bind(port, print).await?;
+        let address = |listener: &TcpListener| {
+            listener
+                .local_addr()
+                .map_err(|error| Failure::system(format!("cannot tell the address: {error}")))
+        };
+        let (clients, operators) = (address(&doors.clients)?, address(&doors.operators)?);
+        let path = folder
+            .write_config(clients, operators, &run::this_program()?)
+            .map_err(|error| Failure::system(format!("cannot write the demo's configuration: {error}")))?;
+        let loaded = cli::load(&path)?;
+        run::run(loaded.config, doors, || print(&welcome(clients, operators))).await
+    })
+}
+
+/// A port that was asked for must be free; the usual ones may be taken, and then any will do.
+async fn bind(port: Option<u16>, print: &dyn Fn(&str)) -> Result<Doors, Failure> {
+    let at = |port: u16| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+    let open = async |clients: u16, operators: u16| {
+        Ok(Doors {
+            clients: listen::bind(at(clients), "--port").await?,
+            operators: listen::bind(at(operators), "--port").await?,
+        })
+    };
+    if let Some(port) = port {
+        return open(port, port + 1).await;
+    }
+    match open(PORT, PORT + 1).await {
+        Ok(doors) => Ok(doors),
+        Err(_) => {
+            print(&format!("Port {PORT} or {} is taken: using free ones instead.\n", PORT + 1));
+            open(0, 0).await
+        }
+    }
+}
+
+/// What a newcomer needs: addresses, a snippet for a client, one line for a shell.
+fn welcome(clients: SocketAddr, operators: SocketAddr) -> String {
+    let url = format!("http://{clients}/mcp");
+    format!(
+        r#"Portcullis demo: one door, two built-in MCP servers behind it (notes, clock).
+
+  MCP     {url}
+  Status  http://{operators}/status
+
+Paste this into the settings of an MCP client:
+
+{{
+  "mcpServers": {{
+    "portcullis": {{ "type": "http", "url": "{url}" }}
+  }}
+}}
+
+Or call a tool right away, from another terminal:
+
+  {}
+
+Ctrl-C ends it; nothing is kept.
+"#,
+        call_line(&url)
+    )
+}
+
+/// One line for any shell with curl. MCP wants a handshake first: the inner command opens a session and hands its id
+/// to the outer one.
+fn call_line(url: &str) -> String {
+    let post = format!("curl -sS {url} -H 'Content-Type: application/json'");
+    let hello = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"curl","version":"1"}}}"#;
+    let call = r#"{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"clock__now","arguments":{"offset":"+02:00"}}}"#;
+    format!(
+        "{post} -H \"Mcp-Session-Id: $({post} -d '{hello}' -o /dev/null -D - | sed -n 's/^mcp-session-id: //p' | tr -d '\\r')\" -d '{call}'"
+    )
+}
+
+/// A private folder that is removed in the end.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn make() -> io::Result<Folder> {
+        let now = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
+        let name = format!("portcullis-demo-{}-{:x}", std::process::id(), now.as_nanos());
+        let path = std::env::temp_dir().join(name);
+        // Fails when somebody made it before us, so nobody else can own it or look into it.
+        fs::DirBuilder::new().mode(0o700).create(&path)?;
+        Ok(Folder(path))
+    }
+
+    /// Writes the configuration that a person would write, and returns its main file.
+    fn write_config(
+        &self,
+        clients: SocketAddr,
+        operators: SocketAddr,
+        program: &Path,
+    ) -> io::Result<PathBuf> {
+        // JSON strings are YAML strings.
+        let quote = |path: &Path| wire::quote(&path.to_string_lossy());
+        let (state, program) = (quote(&self.0.join("state")), quote(program));
+        let main = self.0.join("portcullis.yaml");
+        let process = format!(
+            "listen: {clients}\nadmin: {{ listen: \"{operators}\" }}\nstate_dir: {state}\ntenants: tenants/*.yaml\n"
+        );
+        let tenant = format!(
+            r#"tenant: demo
+upstreams:
+  notes: {{ command: {program}, args: [__demo-server, notes], share: tenant, trust: trusted }}
+  clock: {{ command: {program}, args: [__demo-server, clock], share: tenant, trust: trusted }}
+"#
+        );
+        fs::DirBuilder::new().mode(0o700).create(self.0.join("tenants"))?;
+        for (path, text) in [(&main, process), (&self.0.join("tenants/demo.yaml"), tenant)] {
+            let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+            file.write_all(text.as_bytes())?;
+        }
+        Ok(main)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        if let Err(error) = fs::remove_dir_all(&self.0) {
+            tracing::warn!(folder = %self.0.display(), %error, "cannot remove the demo's folder");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_welcome_holds_a_line_to_paste() {
+        let at = |port: u16| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+        let welcome = welcome(at(7420), at(7421));
+        let line = welcome.lines().find(|line| line.trim().starts_with("curl ")).unwrap();
+        assert!(line.contains("http://127.0.0.1:7420/mcp") && line.contains("clock__now"), "{line}");
+        let snippet: String =
+            welcome.lines().skip_while(|line| *line != "{").take_while(|line| !line.is_empty()).collect();
+        let snippet: serde_json::Value = serde_json::from_str(&snippet).unwrap();
+        assert_eq!(snippet["mcpServers"]["portcullis"]["type"], "http");
+    }
+
+    #[test]
+    fn the_folder_is_private_and_goes_with_the_demo() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let folder = Folder::make().unwrap();
+        let path = folder.0.clone();
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o700);
+        drop(folder);
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn the_demo_s_configuration_is_one_that_loads() {
+        let at = |port: u16| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+        let folder = Folder::make().unwrap();
+        let path = folder.write_config(at(1), at(2), &std::env::current_exe().unwrap()).unwrap();
+        let config = cli::load(&path).unwrap().config;
+        assert_eq!(config.tenants.len(), 1);
+        assert_eq!(config.tenants[0].upstreams.len(), 2);
+        assert!(config.state_dir.starts_with(&folder.0));
+    }
+}

@@ -1,0 +1,153 @@
+//! What loading a configuration asks of this machine: files, variables, secrets, programs.
+
+use std::{
+    env, fs,
+    io::{self, Read as _},
+    os::unix::fs::PermissionsExt as _,
+    path::{Path, PathBuf},
+};
+
+use config::Files;
+
+/// A configuration file beyond this is a mistake.
+const FILE_BYTES: u64 = 8 * 1024 * 1024;
+
+/// A secret beyond this is a mistake.
+const SECRET_BYTES: u64 = 64 * 1024;
+
+/// The file system and the environment of this process.
+///
+/// A secret `NAME` is the file `NAME` in `$PORTCULLIS_SECRETS`, else in `secrets/` beside the main file, or in
+/// systemd's `$CREDENTIALS_DIRECTORY`; else the variable `PORTCULLIS_SECRET_NAME`. One final line end is not part of
+/// it. `UPSTREAM/NAME` is a file in a folder, or `PORTCULLIS_SECRET_UPSTREAM__NAME`.
+pub(crate) struct Disk {
+    secrets: Vec<PathBuf>,
+}
+
+impl Disk {
+    /// For a main file: secrets may lie beside it.
+    pub(crate) fn beside(main: &Path) -> Disk {
+        let beside = || main.parent().unwrap_or(Path::new("")).join("secrets");
+        let own = env::var_os("PORTCULLIS_SECRETS").map_or_else(beside, PathBuf::from);
+        let given = env::var_os("CREDENTIALS_DIRECTORY").map(PathBuf::from);
+        Disk { secrets: [own].into_iter().chain(given).collect() }
+    }
+}
+
+impl Files for Disk {
+    fn read(&self, path: &Path) -> io::Result<String> {
+        read(path, FILE_BYTES)
+    }
+
+    fn matching(&self, pattern: &Path) -> io::Result<Vec<PathBuf>> {
+        let invalid = |error: String| io::Error::new(io::ErrorKind::InvalidInput, error);
+        let pattern = pattern.to_str().ok_or_else(|| invalid("the pattern is not UTF-8".to_owned()))?;
+        let found = glob::glob(pattern).map_err(|error| invalid(error.to_string()))?;
+        found.map(|path| path.map_err(io::Error::from)).collect()
+    }
+
+    fn variable(&self, name: &str) -> Option<String> {
+        env::var(name).ok()
+    }
+
+    fn secret(&self, name: &str) -> Option<String> {
+        let plain = |part: &str| {
+            let word = part.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b));
+            word && !part.is_empty() && !part.starts_with('.')
+        };
+        if !name.split('/').all(plain) {
+            return None;
+        }
+        let in_files = self.secrets.iter().find_map(|folder| read(&folder.join(name), SECRET_BYTES).ok());
+        let secret = in_files.or_else(|| env::var(secret_variable(name)).ok())?;
+        let line = secret.strip_suffix('\n').unwrap_or(&secret);
+        Some(line.strip_suffix('\r').unwrap_or(line).to_owned())
+    }
+
+    fn program(&self, name: &str, dir: Option<&Path>) -> Option<PathBuf> {
+        if name.contains('/') {
+            let path = dir.unwrap_or(Path::new("")).join(name);
+            return std::path::absolute(path).ok().filter(|path| is_program(path));
+        }
+        let search = env::var_os("PATH")?;
+        // A symbolic link is kept as it is: some programs go by the name they are called.
+        let places = env::split_paths(&search).filter(|place| place.is_absolute());
+        places.map(|place| place.join(name)).find(|path| is_program(path))
+    }
+}
+
+fn secret_variable(name: &str) -> String {
+    let name = name.replace('/', "__").replace(['-', '.'], "_").to_ascii_uppercase();
+    format!("PORTCULLIS_SECRET_{name}")
+}
+
+fn read(path: &Path, most: u64) -> io::Result<String> {
+    let mut text = String::new();
+    fs::File::open(path)?.take(most + 1).read_to_string(&mut text)?;
+    if text.len() as u64 > most {
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, format!("larger than {most} bytes")));
+    }
+    Ok(text)
+}
+
+fn is_program(path: &Path) -> bool {
+    fs::metadata(path).is_ok_and(|file| file.is_file() && file.permissions().mode() & 0o111 != 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_secret_is_a_file_without_its_last_line_end() {
+        let folder = tempfile::tempdir().unwrap();
+        let secrets = folder.path().join("secrets");
+        fs::create_dir_all(secrets.join("github")).unwrap();
+        fs::write(secrets.join("TOKEN"), "two\nlines\n").unwrap();
+        fs::write(secrets.join("github/TOKEN"), "windows\r\n").unwrap();
+        fs::write(folder.path().join("outside"), "x").unwrap();
+        let disk = Disk { secrets: vec![secrets] };
+        assert_eq!(disk.secret("TOKEN").as_deref(), Some("two\nlines"));
+        assert_eq!(disk.secret("github/TOKEN").as_deref(), Some("windows"));
+        for name in ["", "MISSING", "../outside", "github/../TOKEN", "/TOKEN", "github", "TOKEN/", ".hidden"]
+        {
+            assert_eq!(disk.secret(name), None, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_secret_variable_keeps_folders_apart() {
+        assert_eq!(secret_variable("GITHUB_TOKEN"), "PORTCULLIS_SECRET_GITHUB_TOKEN");
+        assert_eq!(secret_variable("github/TOKEN"), "PORTCULLIS_SECRET_GITHUB__TOKEN");
+        assert_eq!(secret_variable("my-api.key"), "PORTCULLIS_SECRET_MY_API_KEY");
+    }
+
+    #[test]
+    fn a_program_is_found_on_the_path_or_in_the_folder_it_is_given() {
+        let folder = tempfile::tempdir().unwrap();
+        let script = folder.path().join("serve.sh");
+        fs::write(&script, "#!/bin/sh\n").unwrap();
+        let disk = Disk { secrets: Vec::new() };
+        let shell = disk.program("sh", None).unwrap();
+        assert!(shell.is_absolute() && shell.ends_with("sh"));
+        assert_eq!(disk.program("./serve.sh", Some(folder.path())), None, "not executable");
+        fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
+        assert!(disk.program("./serve.sh", Some(folder.path())).is_some());
+        assert_eq!(disk.program("serve.sh", Some(folder.path())), None, "not on the path");
+        assert_eq!(disk.program("", None), None);
+    }
+
+    #[test]
+    fn files_that_match_are_found_and_a_bad_pattern_is_an_error() {
+        let folder = tempfile::tempdir().unwrap();
+        for name in ["a.yaml", "b.yaml", "c.json"] {
+            fs::write(folder.path().join(name), name).unwrap();
+        }
+        let disk = Disk { secrets: Vec::new() };
+        let found = disk.matching(&folder.path().join("*.yaml")).unwrap();
+        assert_eq!(found.len(), 2);
+        assert_eq!(disk.read(&found[0]).unwrap(), "a.yaml");
+        assert!(disk.matching(Path::new("***")).is_err());
+        assert!(disk.matching(&folder.path().join("none/*.yaml")).unwrap().is_empty());
+    }
+}

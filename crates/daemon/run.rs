@@ -1,0 +1,141 @@
+//! Start and drain: the order, written down once.
+
+use std::{future::Future, path::PathBuf, sync::Arc, time::Duration};
+
+use config::Config;
+use gateway::Gateway;
+use tokio::{
+    net::TcpListener,
+    signal::unix::{Signal, SignalKind, signal},
+    time::timeout,
+};
+
+use crate::{
+    admin::{self, Admin},
+    failure::{Exit, Failure},
+    listen::{self, Stop},
+    transport::streamable_http::StreamableHttp,
+};
+
+/// What a drain may take beyond the time that running calls have: upstreams are stopped and records written in it.
+const WIND_UP: Duration = Duration::from_secs(10);
+
+/// After the drain, connections have so long to carry away their last bytes. Idle ones are closed at once.
+const LAST_BYTES: Duration = Duration::from_secs(5);
+
+/// The two listeners, bound before anything else is started.
+pub(crate) struct Doors {
+    pub(crate) clients: TcpListener,
+    pub(crate) operators: TcpListener,
+}
+
+impl Doors {
+    /// Binds both listeners as configured.
+    pub(crate) async fn bind(config: &Config) -> Result<Doors, Failure> {
+        let clients = listen::bind(config.listen, "listen").await?;
+        let operators = listen::bind(config.admin, "admin.listen").await?;
+        Ok(Doors { clients, operators })
+    }
+}
+
+/// Runs a future on a runtime of all cores, which ends with it.
+pub(crate) fn on_runtime(work: impl Future<Output = Result<(), Failure>>) -> Result<(), Failure> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::system(format!("cannot start the runtime: {error}")))?;
+    let ended = runtime.block_on(work);
+    // Whoever asked for an end at once must not wait for a thread that is stuck in a system call.
+    runtime.shutdown_background();
+    ended
+}
+
+/// Runs the gateway until a signal asks it to stop. `ready` is called when clients are served.
+pub(crate) async fn run(config: Config, doors: Doors, ready: impl FnOnce()) -> Result<(), Failure> {
+    let mut signals = Signals::watch()?;
+    let config = Arc::new(config);
+
+    let gateway = tokio::select! {
+        opened = Gateway::open(Arc::clone(&config), this_program()?) => opened,
+        _ = signals.next() => return Ok(()),
+    };
+    let gateway = gateway.map_err(|error| Failure::system(format!("cannot start: {error}")))?;
+
+    let clients = Arc::new(StreamableHttp::new(&config, Arc::clone(&gateway)));
+    let admin = Arc::new(Admin::new(&config, Arc::clone(&gateway)));
+    let (stop_clients, stop_operators) = (Stop::default(), Stop::default());
+    let mut serving =
+        tokio::spawn(listen::serve(doors.clients, clients, config.limits.connections, stop_clients.clone()));
+    let operating = tokio::spawn(listen::serve(
+        doors.operators,
+        Arc::clone(&admin),
+        admin::CONNECTIONS,
+        stop_operators.clone(),
+    ));
+    tracing::info!(listen = %config.listen, admin = %config.admin, "serving");
+    ready();
+
+    let signal = tokio::select! {
+        signal = signals.next() => signal,
+        _ = &mut serving => return Err(Failure::system("the listener ended unexpectedly: the log says why")),
+    };
+    tracing::info!(
+        signal = signal.name,
+        "stopping: running calls are finished, a second signal ends at once"
+    );
+
+    let drain = async {
+        // Balancers look at /readyz, clients at the port: both are told before anything is waited for (bug B85).
+        admin.drains();
+        stop_clients.refuse.cancel();
+        // Connections stay open meanwhile: a running call may be waiting for an answer that its client sends on one.
+        if timeout(config.drain + WIND_UP, gateway.drain()).await.is_err() {
+            tracing::warn!("not everything had ended in time");
+        }
+        stop_clients.finish.cancel();
+        let _ = timeout(LAST_BYTES, serving).await;
+        // Last, so that a probe can see the drain to its end.
+        stop_operators.refuse.cancel();
+        stop_operators.finish.cancel();
+        let _ = timeout(LAST_BYTES, operating).await;
+    };
+    tokio::select! {
+        () = drain => {
+            tracing::info!("stopped");
+            Ok(())
+        }
+        second = signals.next() => Err(Failure::at_once(second.exit)),
+    }
+}
+
+/// Our own executable: it is also the supervisor of every upstream process.
+pub(crate) fn this_program() -> Result<PathBuf, Failure> {
+    std::env::current_exe()
+        .map_err(|error| Failure::system(format!("cannot tell where this program is: {error}")))
+}
+
+/// The signals that ask us to stop.
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+struct Asked {
+    name: &'static str,
+    exit: Exit,
+}
+
+impl Signals {
+    fn watch() -> Result<Signals, Failure> {
+        let watch =
+            |kind| signal(kind).map_err(|error| Failure::system(format!("cannot watch signals: {error}")));
+        Ok(Signals { terminate: watch(SignalKind::terminate())?, interrupt: watch(SignalKind::interrupt())? })
+    }
+
+    async fn next(&mut self) -> Asked {
+        tokio::select! {
+            _ = self.terminate.recv() => Asked { name: "SIGTERM", exit: Exit::Terminated },
+            _ = self.interrupt.recv() => Asked { name: "SIGINT", exit: Exit::Interrupted },
+        }
+    }
+}

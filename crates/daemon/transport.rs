@@ -1,0 +1,7 @@
+//! Between HTTP and the pipeline. Transports translate; they decide nothing.
+
+pub(crate) mod accept;
+pub(crate) mod body;
+pub(crate) mod cors;
+pub(crate) mod refusal;
+pub(crate) mod streamable_http;
