@@ -1,0 +1,158 @@
+//! A configuration in the making, and the folder it is written to.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use tempfile::TempDir;
+
+use crate::{daemon::Daemon, script::Script};
+
+/// A configuration in the making: one tenant, `acme`, with scripted servers.
+#[derive(Clone, Debug, Default)]
+pub struct Setup {
+    upstreams: Vec<Entry>,
+    process: String,
+    tenant: String,
+}
+
+#[derive(Clone, Debug)]
+struct Entry {
+    id: String,
+    launch: Launch,
+    yaml: String,
+}
+
+#[derive(Clone, Debug)]
+enum Launch {
+    Script(Script),
+    /// The script runs as the child of a shell.
+    Wrapped(Script),
+    /// Whatever the YAML says.
+    Written,
+}
+
+/// A written configuration. Gone when dropped.
+#[derive(Debug)]
+pub struct Folder(TempDir);
+
+impl Setup {
+    /// Nothing but defaults.
+    pub fn new() -> Setup {
+        Setup::default()
+    }
+
+    /// One upstream with this script.
+    pub fn one(id: &str, script: Script) -> Setup {
+        Setup::new().upstream(id, script)
+    }
+
+    /// One more upstream.
+    pub fn upstream(self, id: &str, script: Script) -> Setup {
+        self.upstream_with(id, script, "")
+    }
+
+    /// One more upstream with further keys, as lines of YAML.
+    pub fn upstream_with(self, id: &str, script: Script, yaml: &str) -> Setup {
+        self.entry(id, Launch::Script(script), yaml)
+    }
+
+    /// One more upstream, whose server is the child of a shell, as with `npx`.
+    pub fn wrapped(self, id: &str, script: Script) -> Setup {
+        self.entry(id, Launch::Wrapped(script), "")
+    }
+
+    /// One more upstream, all of whose keys are given as lines of YAML.
+    pub fn upstream_as(self, id: &str, yaml: &str) -> Setup {
+        self.entry(id, Launch::Written, yaml)
+    }
+
+    fn entry(mut self, id: &str, launch: Launch, yaml: &str) -> Setup {
+        self.upstreams.push(Entry { id: id.to_owned(), launch, yaml: yaml.to_owned() });
+        self
+    }
+
+    /// Lines of the process's file.
+    pub fn process(mut self, yaml: &str) -> Setup {
+        self.process += yaml;
+        self.process.push('\n');
+        self
+    }
+
+    /// Lines of the tenant's file.
+    pub fn tenant(mut self, yaml: &str) -> Setup {
+        self.tenant += yaml;
+        self.tenant.push('\n');
+        self
+    }
+
+    /// Writes it, scripts included, with these ports.
+    pub fn write(&self, ports: (u16, u16)) -> Folder {
+        let folder = Folder(tempfile::tempdir().unwrap());
+        let mut tenant = String::from("tenant: acme\nupstreams:\n");
+        for Entry { id, launch, yaml } in &self.upstreams {
+            tenant += &format!("  {id}:\n");
+            if let Launch::Script(script) | Launch::Wrapped(script) = launch {
+                let path = folder.script(id).join("script.json");
+                fs::create_dir_all(folder.script(id)).unwrap();
+                fs::write(&path, script.write(id)).unwrap();
+                let player = player();
+                let (command, args) = match launch {
+                    Launch::Wrapped(_) => {
+                        let line = format!("python3 -I -S {} {}; exit $?", player.display(), path.display());
+                        ("sh", serde_json::json!(["-c", line.replace('$', "$$")]))
+                    }
+                    Launch::Script(_) | Launch::Written => {
+                        ("python3", serde_json::json!(["-I", "-S", player, path]))
+                    }
+                };
+                tenant += &format!("    command: {command}\n    args: {args}\n");
+            }
+            for line in yaml.lines() {
+                tenant += &format!("    {line}\n");
+            }
+        }
+        let (listen, admin) = ports;
+        let process = format!(
+            "listen: 127.0.0.1:{listen}\nadmin: {{ listen: \"127.0.0.1:{admin}\" }}\n{}",
+            self.process
+        );
+        fs::create_dir(folder.path().join("tenants")).unwrap();
+        fs::write(folder.config(), process).unwrap();
+        fs::write(folder.path().join("tenants/acme.yaml"), tenant + &self.tenant).unwrap();
+        folder
+    }
+
+    /// Starts a daemon with it, and waits until it is ready. `program` is the binary under test.
+    pub fn start(&self, program: &str) -> Daemon {
+        Daemon::start(self, program)
+    }
+}
+
+impl Folder {
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        self.0.path()
+    }
+
+    /// The main file.
+    pub fn config(&self) -> PathBuf {
+        self.path().join("portcullis.yaml")
+    }
+
+    /// Where the scripted server of this id keeps its things.
+    pub(crate) fn script(&self, id: &str) -> PathBuf {
+        self.path().join("scripts").join(id)
+    }
+
+    /// The audit file, wherever it is written by default.
+    pub fn audit(&self) -> PathBuf {
+        self.path().join("state/audit/audit.jsonl")
+    }
+}
+
+/// The program that plays scripts.
+fn player() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data/scripted.py").canonicalize().unwrap()
+}

@@ -1,0 +1,1 @@
+//! names_and_lists
