@@ -1,8 +1,8 @@
 //! The canonical hash of a definition: what reads the same has the same digest, whatever it is spelled like.
 //!
-//! The text that is hashed follows RFC 8785 (keys in the order of their UTF-16 code units, no white space, the shortest
-//! escapes), but numbers count by their exact decimal value: they are never taken for binary fractions (design 0.1.11).
-//! Code points are kept as they are, without normalisation.
+//! The text that is hashed follows RFC 8785 (keys in the order of their UTF-16 code units, no white space,
+//! the shortest escapes), but numbers count by their exact decimal value: they are never taken for binary
+//! fractions (design 0.1.11). Code points are kept as they are, without normalisation.
 
 use std::{cmp::Ordering, fmt, ops::Range};
 
@@ -125,8 +125,8 @@ fn sorted_members(text: &[u8], span: Range<usize>, ends: &Ends) -> std::vec::Int
     members.into_iter()
 }
 
-/// The order of the UTF-16 code units of two texts in UTF-8. It is that of the bytes, but for what UTF-16 writes with
-/// surrogates (from 0xF0 on): that comes before U+E000 to U+FFFF (0xEE and 0xEF).
+/// The order of the UTF-16 code units of two texts in UTF-8. It is that of the bytes, but for what UTF-16
+/// writes with surrogates (from 0xF0 on): that comes before U+E000 to U+FFFF (0xEE and 0xEF).
 fn by_utf16(one: &[u8], other: &[u8]) -> Ordering {
     let differing = one.iter().zip(other).find(|(one, other)| one != other);
     let Some((one, other)) = differing else { return one.len().cmp(&other.len()) };

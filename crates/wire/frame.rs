@@ -111,7 +111,8 @@ impl FrameError {
     }
 }
 
-/// The id of a message that was refused, where it can be read without doubt (spec Z-02).
+/// The id of a message that was refused, where it can be read without doubt (spec Z-02). Text that is no JSON
+/// at all is answered without one (spec D12); do not ask for it then.
 pub fn readable_id(bytes: &[u8]) -> Option<Id> {
     std::str::from_utf8(bytes).ok()?;
     let mut members = walk::members(bytes, 0..bytes.len());
@@ -121,7 +122,7 @@ pub fn readable_id(bytes: &[u8]) -> Option<Id> {
             return None;
         }
     }
-    if !members.is_complete() {
+    if !members.ends_text() {
         return None;
     }
     Id::from_raw(text::plain(bytes.get(found?)?)).ok()
@@ -217,8 +218,8 @@ impl Frame {
         self.bytes.slice(span)
     }
 
-    /// The request or notification rebuilt from what was checked, on one line. The members of `params` keep their order
-    /// and their text; members of the outer object that JSON-RPC does not know stay behind.
+    /// The request or notification rebuilt from what was checked, on one line. The members of `params` keep
+    /// their order and their text; members of the outer object that JSON-RPC does not know stay behind.
     pub fn forward(&self, id: Option<&Id>, changes: &[Change<'_>]) -> Bytes {
         let added: usize = changes
             .iter()
@@ -242,8 +243,8 @@ impl Frame {
         out.into()
     }
 
-    /// The answer under another id. The result is shared, not copied; `edits` that overlap or lie outside it are left
-    /// out.
+    /// The answer under another id. The result is shared, not copied; `edits` that overlap or lie outside it
+    /// are left out.
     pub fn answer(&self, id: &Id, edits: &[Edit]) -> Pieces {
         let name = match self.parts.shape {
             Shape::Result => "result",

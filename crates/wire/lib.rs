@@ -1,7 +1,8 @@
 //! MCP as bytes: frames, methods, revisions.
 //!
-//! One message is a [`Frame`]: the bytes as they arrived and where their parts stand. Nothing here waits, opens a
-//! socket, reads a clock or keeps a tree of values: what we own no reason to change leaves as it came.
+//! One message is a [`Frame`]: the bytes as they arrived and where their parts stand. Nothing here waits,
+//! opens a socket, reads a clock or keeps a tree of values: what we own no reason to change leaves as it
+//! came.
 
 pub mod code;
 pub mod digest;

@@ -34,8 +34,8 @@ pub fn member<'a>(meta: Option<&'a str>, key: &str) -> Option<&'a str> {
     meta.get(walk::member(meta.as_bytes(), 0..meta.len(), key)?)
 }
 
-/// `_meta` as an upstream may see it: without the keys of the hop it came by, and with our progress token in place of the
-/// client's. `None` when nothing is left.
+/// `_meta` as an upstream may see it: without the keys of the hop it came by, and with our progress token in
+/// place of the client's. `None` when nothing is left.
 pub fn for_upstream(meta: Option<&str>, token: Option<u64>) -> Option<String> {
     let meta = meta.unwrap_or_default();
     let bytes = meta.as_bytes();

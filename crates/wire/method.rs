@@ -178,10 +178,13 @@ impl Method {
     }
 }
 
-/// Writes the enum and the lookups from one table. Letters A to D and N stand for the revisions, as in the requirement
-/// sheet.
+/// Writes the enum and the lookups from one table. Letters A to D and N stand for the revisions, as in the
+/// requirement sheet.
 macro_rules! table {
-    ($($method:ident $name:literal $side:ident $form:ident $names:ident [$($plan:tt)+] $first:ident-$last:ident $capability:tt;)+) => {
+    ($(
+        $method:ident $name:literal $side:ident $form:ident $names:ident
+        [$($plan:tt)+] $first:ident-$last:ident $capability:tt;
+    )+) => {
         /// A method of MCP.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
         pub enum Method {
@@ -234,8 +237,8 @@ mod revision {
     pub(super) const N: Revision = Revision::R2026_07_28;
 }
 
-// Roots, sampling and elicitation still exist in N, but inside results that ask for input, not as messages (spec X-01).
-// Tasks left the core in N and became an extension (spec U-30).
+// Roots, sampling and elicitation still exist in N, but inside results that ask for input, not as messages
+// (spec X-01). Tasks left the core in N and became an extension (spec U-30).
 table! {
     Initialize "initialize" Client Request Nothing [Answer] A-D -;
     Initialized "notifications/initialized" Client Notification Nothing [Answer] A-D -;

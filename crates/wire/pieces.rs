@@ -19,8 +19,8 @@ impl Pieces {
         pieces
     }
 
-    /// Appends JSON text. A line break in its white space becomes a space, since a message is one line on stdio and in
-    /// an event (spec P-01, H-09); only then the piece is copied.
+    /// Appends JSON text. A line break in its white space becomes a space, since a message is one line on
+    /// stdio and in an event (spec P-01, H-09); only then the piece is copied.
     pub fn push(&mut self, bytes: Bytes) {
         if memchr::memchr2(b'\n', b'\r', &bytes).is_none() {
             self.list.push(bytes);

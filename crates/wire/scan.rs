@@ -1,7 +1,8 @@
-//! One strict pass over JSON text: refuses what two parsers could read in two ways, and notes where members stand.
+//! One strict pass over JSON text: refuses what two parsers could read in two ways, and notes where members
+//! stand.
 //!
-//! The budgets are applied before anything is allocated, nesting costs no stack, and a value costs no allocation
-//! (security 34, 35). Leaves are only looked at: no number is converted, no string decoded.
+//! The budgets are applied before anything is allocated, nesting costs no stack, and a value costs no
+//! allocation (security 34, 35). Leaves are only looked at: no number is converted, no string decoded.
 
 use crate::{frame::FrameError, text};
 
@@ -181,7 +182,8 @@ impl Scanner<'_> {
         }
     }
 
-    /// A value has ended: closes what ends with it. True when that was all, false when another value stands next.
+    /// A value has ended: closes what ends with it. True when that was all, false when another value stands
+    /// next.
     fn ended(&mut self, mut from: usize) -> Result<bool, FrameError> {
         loop {
             self.note(from);

@@ -85,7 +85,8 @@ impl Decoder {
         self.retry
     }
 
-    /// Takes the next chunk and returns the events that it completes. After an error the stream is of no more use.
+    /// Takes the next chunk and returns the events that it completes. After an error the stream is of no more
+    /// use.
     pub fn push(&mut self, chunk: &[u8]) -> Result<Vec<Event>, SseError> {
         let mut events = Vec::new();
         let mut rest = chunk;

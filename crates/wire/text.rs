@@ -2,7 +2,8 @@
 
 use std::borrow::Cow;
 
-/// How many bytes from the start a string scanner need not look at: up to a quote, a backslash or a control character.
+/// How many bytes from the start a string scanner need not look at: up to a quote, a backslash or a control
+/// character.
 pub(crate) fn plain_length(bytes: &[u8]) -> usize {
     let (words, rest) = bytes.as_chunks::<8>();
     for (index, word) in words.iter().enumerate() {

@@ -30,7 +30,8 @@ impl Carrier {
     }
 }
 
-/// One edit for every URI in `answer`. Only URIs in the places MCP gives them are touched; text that looks like one is not.
+/// One edit for every URI in `answer`. Only URIs in the places MCP gives them are touched; text that looks
+/// like one is not.
 pub fn edits(answer: &Frame, carrier: Carrier, rewrite: &dyn Fn(&str) -> String) -> Vec<Edit> {
     let mut edits = Vec::new();
     let bytes = answer.bytes();

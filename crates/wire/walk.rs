@@ -78,9 +78,9 @@ pub(crate) struct Members<'a> {
 }
 
 impl Members<'_> {
-    /// Whether the closing brace was reached.
-    pub(crate) fn is_complete(&self) -> bool {
-        self.steps.is_complete
+    /// Whether the closing brace was reached, and nothing but white space follows it.
+    pub(crate) fn ends_text(&self) -> bool {
+        self.steps.is_complete && space_end(self.steps.text, self.steps.at) == self.steps.text.len()
     }
 }
 

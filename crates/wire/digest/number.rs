@@ -1,7 +1,7 @@
 //! One spelling for every decimal value, however it was written.
 
-/// Appends the canonical spelling of a JSON number. Numbers that a binary fraction holds exactly come out as RFC 8785
-/// writes them; the others keep every digit.
+/// Appends the canonical spelling of a JSON number. Numbers that a binary fraction holds exactly come out as
+/// RFC 8785 writes them; the others keep every digit.
 pub(super) fn write_canonical(raw: &str, out: &mut String) {
     // Most numbers are short integers, and those have but one spelling of their own kind.
     if raw.len() <= 21 && raw != "-0" && !raw.contains(['.', 'e', 'E']) {
@@ -24,8 +24,8 @@ pub(super) fn write_canonical(raw: &str, out: &mut String) {
     let point = whole.len().cast_signed() - leading.cast_signed();
     match exponent.parse::<i64>().ok().and_then(|exponent| exponent.checked_add(i64::try_from(point).ok()?)) {
         Some(point) => write_value(significant, point, out),
-        // An exponent beyond 64 bits is no number anybody means: it differs from all others, also from its own other
-        // spellings.
+        // An exponent beyond 64 bits is no number anybody means: it differs from all others, also from its
+        // own other spellings.
         None => out.extend([significant, "p", &point.to_string(), "e", exponent]),
     }
 }

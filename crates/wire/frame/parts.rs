@@ -62,7 +62,8 @@ impl Parts {
             if let Cow::Owned(name) = name {
                 decoded_method = Some(name.into());
             }
-            // The schemas of all revisions want an object; JSON-RPC's arrays are not MCP, and null is neither.
+            // The schemas of all revisions want an object; JSON-RPC's arrays are not MCP, and null is
+            // neither.
             if body.as_ref().is_some_and(|params| !walk::begins(bytes, params, b'{')) {
                 return Err(FrameError::NotAMessage);
             }

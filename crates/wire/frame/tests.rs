@@ -396,6 +396,8 @@ fn the_id_of_a_refused_message_is_read_where_there_is_no_doubt() {
         r#"{"id":1.5}"#,
         r#"{"id":1,"method":"tools/li"#,
         r#"{"id":1"#,
+        r#"{"id":1}{"id":2}"#,
+        r#" {"id":1} "#,
         r#"[{"id":1}]"#,
         "",
     ]
@@ -412,6 +414,8 @@ fn the_id_of_a_refused_message_is_read_where_there_is_no_doubt() {
         {"id":1.5} -> None
         {"id":1,"method":"tools/li -> None
         {"id":1 -> None
+        {"id":1}{"id":2} -> None
+         {"id":1}  -> Some(Id(1))
         [{"id":1}] -> None
          -> None
     "#]]

@@ -1,7 +1,7 @@
 //! The keys of all open objects, to refuse the second of two equal ones.
 //!
-//! Few plain keys are compared one with another. Many, long or escaped ones go through a table of positions, so that no
-//! object costs more than linear time and a key costs at most 24 bytes, however it is built.
+//! Few plain keys are compared one with another. Many, long or escaped ones go through a table of positions,
+//! so that no object costs more than linear time and a key costs at most 24 bytes, however it is built.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 

@@ -1,4 +1,5 @@
-//! The words that must be spelled exactly: a lenient parser upstream could read a near miss as the word itself.
+//! The words that must be spelled exactly: a lenient parser upstream could read a near miss as the word
+//! itself.
 
 /// Members of the outermost object.
 pub(super) const OUTER: &[&str] = &["jsonrpc", "id", "method", "params", "result", "error"];
@@ -38,8 +39,8 @@ pub(super) fn is_near_miss(key: &str, words: &[&str]) -> bool {
     words.iter().any(|word| word.eq_ignore_ascii_case(&folded))
 }
 
-/// The letters outside ASCII that a case-insensitive comparison takes for an ASCII letter: the long s and the Kelvin
-/// sign in Go's JSON reader, the two Turkish letters in Java's `equalsIgnoreCase`.
+/// The letters outside ASCII that a case-insensitive comparison takes for an ASCII letter: the long s and the
+/// Kelvin sign in Go's JSON reader, the two Turkish letters in Java's `equalsIgnoreCase`.
 fn folded(letter: char) -> char {
     match letter {
         '\u{017F}' => 's',

@@ -46,7 +46,7 @@ fn a_walk_just_ends_on_text_that_is_not_valid() {
         assert!(all <= 2, "{text}: {all}");
         let mut members = members(text.as_bytes(), 0..text.len());
         members.by_ref().for_each(drop);
-        assert!(!members.is_complete(), "{text}");
+        assert!(!members.ends_text(), "{text}");
         assert!(members.next().is_none(), "{text}");
     }
 }
