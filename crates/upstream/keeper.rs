@@ -34,6 +34,8 @@ pub(crate) struct Keeper {
     backoff: Backoff,
     starts: u64,
     opening: Choice,
+    /// Why it is of no use to us, in case it refuses the handshake on an unprobed process too.
+    modern: Option<UpstreamError>,
 }
 
 /// How the next handshake begins, beyond what the memory says.
@@ -51,8 +53,8 @@ enum Choice {
 enum Life {
     /// We were told to stop.
     Stopped,
-    /// It did not survive the probe; try again without.
-    DiedWhenProbed,
+    /// The probe cost it its life, or its willingness; try again without.
+    OnceMoreUnprobed,
     Failed {
         /// Up for how long, if ever.
         up: Option<Duration>,
@@ -78,6 +80,7 @@ impl Keeper {
             backoff: Backoff::default(),
             starts: 0,
             opening: Choice::Remembered,
+            modern: None,
         }
     }
 
@@ -86,7 +89,7 @@ impl Keeper {
         while !stop.is_cancelled() {
             match self.live(&stop).await {
                 Life::Stopped => break,
-                Life::DiedWhenProbed => {}
+                Life::OnceMoreUnprobed => {}
                 Life::Failed { up, error, detail } => {
                     let pause = self.backoff.pause(up, &error);
                     self.rest(pause, error, detail, &stop).await;
@@ -195,7 +198,7 @@ impl Keeper {
             let before = std::mem::replace(&mut self.opening, Choice::NoProbe);
             // At once, but only once: a server that dies anyway must not start twice as often (bug B38).
             if before == Choice::Remembered {
-                return Life::DiedWhenProbed;
+                return Life::OnceMoreUnprobed;
             }
         }
         Life::Failed { up: None, error: UpstreamError::not_running(ending.why), detail: ending.detail }
@@ -210,9 +213,17 @@ impl Keeper {
                 UpstreamError::not_running("it does not answer initialize")
             }
             Refused::Silent | Refused::Gone => UpstreamError::not_running("it does not answer initialize"),
-            Refused::By(error) => {
+            // Some servers settle on the era of the first message: a new process may take the handshake yet.
+            Refused::Modern(error) if self.opening == Choice::Remembered => {
+                self.opening = Choice::NoProbe;
+                self.modern = Some(error);
+                self.finish(process, Fault::Unwanted).await;
+                return Life::OnceMoreUnprobed;
+            }
+            Refused::By(error) | Refused::Modern(error) => {
                 self.opening = Choice::Probe;
-                error
+                // It was asked in both ways; what it said to the first is the better reason.
+                self.modern.take().unwrap_or(error)
             }
         };
         let ending = self.finish(process, Fault::Unwanted).await;

@@ -31,6 +31,8 @@ pub(crate) struct Opened {
 pub(crate) enum Refused {
     /// It said no, or something that is no answer.
     By(UpstreamError),
+    /// It is modern, by its own word, and did not take the handshake after the probe.
+    Modern(UpstreamError),
     /// It said nothing.
     Silent,
     /// Its process went away, or reads no more.
@@ -61,6 +63,7 @@ pub(crate) async fn open(link: &Arc<Link>, opening: Opening, patience: &Patience
     let mut found = EraFound::Legacy;
     // Kept until the end: a slow server may answer after we went on, and that answer may explain the next one.
     let mut question = None;
+    let mut modern = None;
     if opening == Opening::Discover {
         let exchange = question.insert(discover(link, patience)?);
         // Silence: legacy servers may ignore what they do not know (spec E-12).
@@ -69,15 +72,18 @@ pub(crate) async fn open(link: &Arc<Link>, opening: Opening, patience: &Patience
                 Era::Legacy => {}
                 // It offers both; we speak legacy to upstreams.
                 Era::Both => found = EraFound::Modern,
-                Era::Modern(why) => return Err(Refused::By(UpstreamError::incompatible(why))),
+                // Servers that name only the modern revision here often take a handshake all the same, and the
+                // handshake is all we speak to upstreams in this release. Those that refuse it said why.
+                Era::Modern(why) => (found, modern) = (EraFound::Modern, Some(why)),
             }
         }
     }
     match initialize(link, patience).await {
         Ok(facts) => Ok(Opened { facts, found }),
-        Err(refused) => Err(match question {
-            Some(mut question) => explain(&mut question, refused).await,
-            None => refused,
+        Err(refused) => Err(match (modern, question) {
+            (Some(why), _) => Refused::Modern(UpstreamError::incompatible(why)),
+            (None, Some(mut question)) => explain(&mut question, refused).await,
+            (None, None) => refused,
         }),
     }
 }
@@ -159,7 +165,7 @@ fn texts(raw: &str) -> Option<Vec<String>> {
 async fn explain(question: &mut Exchange, refused: Refused) -> Refused {
     let answered = tokio::time::timeout(Duration::ZERO, question.next()).await;
     match answered.map(heard) {
-        Ok(Ok(Era::Modern(why))) => Refused::By(UpstreamError::incompatible(why)),
+        Ok(Ok(Era::Modern(why))) => Refused::Modern(UpstreamError::incompatible(why)),
         _ => refused,
     }
 }

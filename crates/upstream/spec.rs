@@ -98,7 +98,7 @@ pub enum EraFound {
     Legacy,
     /// It speaks `server/discover`.
     Modern,
-    /// It speaks `initialize`, and anything before that ends or wedges it (spec E-13).
+    /// It speaks `initialize`, and anything before that ends it, wedges it or makes it modern for good (spec E-13).
     DiesWhenProbed,
 }
 

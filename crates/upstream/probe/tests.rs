@@ -4,7 +4,7 @@ use std::time::Duration;
 use tokio::time::timeout;
 
 /// How a server takes `server/discover`, what is remembered, and what it has seen once it is up.
-const LEGACY: [(&str, &str, EraFound, &[&str]); 9] = [
+const LEGACY: [(&str, &str, EraFound, &[&str]); 11] = [
     ("-32601", "serve()", EraFound::Legacy, &["start", "server/discover", "initialize"]),
     (
         "-32602",
@@ -49,6 +49,18 @@ const LEGACY: [(&str, &str, EraFound, &[&str]); 9] = [
         EraFound::Modern,
         &["start", "server/discover", "initialize"],
     ),
+    (
+        "modern by its own word, and still takes the handshake",
+        "serve(probe=lambda m: result(m, {'supportedVersions': ['2026-07-28'], 'capabilities': {}}))",
+        EraFound::Modern,
+        &["start", "server/discover", "initialize"],
+    ),
+    (
+        "modern for good once it was probed",
+        "first = next(messages())\nserve() if first['method'] == 'initialize' and not hello(first) else None\nresult(first, {'supportedVersions': ['2026-07-28']})\nfor m in messages(): error(m, -32601)",
+        EraFound::DiesWhenProbed,
+        &["start", "server/discover", "initialize", "start", "initialize"],
+    ),
 ];
 
 #[tokio::test]
@@ -84,7 +96,7 @@ async fn what_is_remembered_spares_the_next_seat_the_probe() {
 }
 
 #[tokio::test]
-async fn a_modern_only_server_is_incompatible_and_never_initialized() {
+async fn a_modern_server_that_refuses_the_handshake_is_incompatible() {
     let modern = [
         "result(m, {'supportedVersions': ['2026-07-28'], 'capabilities': {}, 'resultType': 'complete'})",
         "result(m, {'supportedVersions': ['2031-01-01']})",
@@ -93,12 +105,18 @@ async fn a_modern_only_server_is_incompatible_and_never_initialized() {
         "error(m, -32021)",
     ];
     for probe in modern {
-        let mut scripted = Scripted::new(&format!("serve(probe=lambda m: {probe})"));
+        let mut scripted = Scripted::new(&format!(
+            "
+for m in messages():
+    if m['method'] == 'server/discover': {probe}
+    else: error(m, -32601)"
+        ));
         let upstream = scripted.start();
         let refused = upstream.connection().await;
         assert!(matches!(refused, Err(UpstreamError::Incompatible { .. })), "{probe}: {refused:?}");
         assert!(scripted.down().await.contains("incompatible server"));
-        assert_eq!(scripted.journal(), ["start", "server/discover"], "{probe}");
+        let asked = ["start", "server/discover", "initialize", "start", "initialize"];
+        assert_eq!(scripted.journal(), asked, "{probe}");
         upstream.stop().await;
     }
 }
@@ -110,7 +128,9 @@ async fn an_answer_that_comes_after_we_went_on_still_explains_the_refusal() {
 late = []
 for m in messages():
     if m['method'] == 'server/discover': late.append(m)
-    else: result(late.pop(), {'supportedVersions': ['2026-07-28']}); error(m, -32601)",
+    else:
+        if late: result(late.pop(), {'supportedVersions': ['2026-07-28']})
+        error(m, -32601)",
     );
     scripted.spec.patience.probe = Duration::from_millis(100);
     let upstream = scripted.start();
@@ -164,7 +184,7 @@ for m in messages():
     let upstream = scripted.start();
     assert!(scripted.down().await.contains("refused to initialize with code -32601"));
     assert!(scripted.down().await.contains("incompatible server"));
-    assert_eq!(scripted.journal(), ["start", "initialize", "start", "server/discover"]);
+    assert_eq!(scripted.journal(), ["start", "initialize", "start", "server/discover", "initialize"]);
     upstream.stop().await;
 }
 
