@@ -7,7 +7,7 @@ use std::{sync::Arc, time::Duration};
 use admission::{Call, Decision, Principal, Target, TenantId};
 use tokio::sync::mpsc;
 use upstream::{Connection, Seat, Spec};
-use wire::{Budget, Frame, Id, Method, Pieces, Plan, Shape, code};
+use wire::{Budget, Frame, FrameError, Id, Method, Pieces, Plan, Shape, code};
 
 use crate::{
     arrival::{Arrival, Head, Listening, Out, Reply, Verb},
@@ -75,7 +75,7 @@ impl Gateway {
         let bytes = body.await.map_err(Error::from)?;
         let budget = Budget { bytes: self.config.limits.body, ..Budget::CLIENT };
         let frame = Frame::parse(bytes.clone(), &budget)
-            .map_err(|error| Failure { id: wire::readable_id(&bytes), error: error.into() })?;
+            .map_err(|error| Failure { id: readable_id(&bytes, &error), error: error.into() })?;
         record.read(&frame);
         let failed = |error: Error| Failure { id: frame.id().cloned(), error };
         era::classify(&head, &frame).map_err(|error| failed(error.into()))?;
@@ -84,6 +84,8 @@ impl Gateway {
             .enter(&head, (&snapshot.authn, &asker), &server, &frame)
             .map_err(|error| failed(error.into()))?;
         record.entered(&visit.session().principal, Some(visit.session().revision));
+        // Also for `initialize`, whose head names no session yet, or a stale one.
+        record.opened(&visit.session().id);
         Ok(Entered { snapshot, catalog, server, visit, frame, head })
     }
 
@@ -248,6 +250,11 @@ impl Gateway {
         // An upstream that is gone needs no answer.
         let _ = connection.tell(answer);
     }
+}
+
+/// The id of a message that is JSON but no message of ours; what is no JSON has none (spec D12).
+fn readable_id(bytes: &[u8], error: &FrameError) -> Option<Id> {
+    if error.is_parse_error() { None } else { wire::readable_id(bytes) }
 }
 
 /// Requests that leave the gateway belong to their session; everything else is answered at once.
