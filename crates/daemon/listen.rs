@@ -7,10 +7,7 @@ use std::{
     io::{self, Write as _},
     net::SocketAddr,
     pin::pin,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::Arc,
     time::Duration,
 };
 
@@ -34,12 +31,12 @@ use tower_http::{
 
 use crate::{
     failure::Failure,
-    socket::Socket,
+    socket::{Activity, Sending, Socket},
     transport::{body::Body, refusal::Refusal},
 };
 
-/// The head of a request must be complete in this time (security 31).
-const HEAD_TIME: Duration = Duration::from_secs(10);
+/// A connection may be idle for so long. Longer than the balancers in use keep theirs, so that they close first.
+const IDLE_TIME: Duration = Duration::from_secs(620);
 
 /// The largest head, and the most header fields (security 32).
 const HEAD_BYTES: usize = 32 * 1024;
@@ -128,28 +125,30 @@ async fn connection<S: Site>(stream: TcpStream, peer: SocketAddr, site: Arc<S>, 
     let ends = Ends { local, peer };
     // Answers are written whole; waiting for more to fill a packet only delays them.
     let _ = stream.set_nodelay(true);
-    let asked = Arc::new(AtomicBool::new(false));
-    let first = Arc::clone(&asked);
+    let activity = Arc::new(Activity::default());
+    let shared = Arc::clone(&activity);
     let service = ServiceBuilder::new()
         .layer(fixed(header::X_CONTENT_TYPE_OPTIONS, "nosniff"))
         .layer(fixed(header::CACHE_CONTROL, "no-store"))
         .layer(CatchPanicLayer::custom(Contained))
         .service_fn(move |request| {
-            first.store(true, Ordering::Relaxed);
-            let site = Arc::clone(&site);
-            async move { Ok::<_, Infallible>(site.answer(request, ends).await) }
+            let (site, answering) = (Arc::clone(&site), shared.answer());
+            async move {
+                let response = site.answer(request, ends).await;
+                Ok::<_, Infallible>(response.map(|body| Sending::new(body, answering)))
+            }
         });
     let mut http = http1::Builder::new();
     http.timer(TokioTimer::new())
-        .header_read_timeout(HEAD_TIME)
+        .header_read_timeout(IDLE_TIME)
         .max_header_size(HEAD_BYTES)
         .max_headers(HEAD_FIELDS);
-    let io = TokioIo::new(Socket::new(stream, finish.clone()));
+    let io = TokioIo::new(Socket::new(stream, Arc::clone(&activity), finish.clone()));
     let mut connection = pin!(http.serve_connection(io, TowerToHyperService::new(service)));
     let ended = tokio::select! {
         ended = connection.as_mut() => ended,
         () = finish.cancelled() => {
-            if !asked.load(Ordering::Relaxed) {
+            if !activity.was_used() {
                 // Opened in advance, never used: there is nothing to finish.
                 return;
             }

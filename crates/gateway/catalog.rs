@@ -24,8 +24,8 @@ use tokio::sync::watch;
 use wire::Kind;
 
 pub(crate) use bind::{Reference, bind};
-use shelf::Shown;
 pub(crate) use names::uri_prefix;
+use shelf::Shown;
 pub(crate) use view::View;
 
 /// One configured upstream, ready to be started.
@@ -163,11 +163,7 @@ impl Catalog {
     }
 
     /// Waits until `open` names no moment to wait for, or that moment has passed.
-    async fn wait(
-        &self,
-        server: &str,
-        open: impl Fn(&Shop, &View) -> Option<Instant>,
-    ) -> Option<Arc<View>> {
+    async fn wait(&self, server: &str, open: impl Fn(&Shop, &View) -> Option<Instant>) -> Option<Arc<View>> {
         let mut turned = self.turned.subscribe();
         loop {
             turned.mark_unchanged();
@@ -229,7 +225,13 @@ impl Catalog {
 
 impl Stock {
     fn new(state: StockState) -> Stock {
-        Stock { state, capabilities: None, instructions: None, shelves: Default::default(), remarks: Vec::new() }
+        Stock {
+            state,
+            capabilities: None,
+            instructions: None,
+            shelves: Default::default(),
+            remarks: Vec::new(),
+        }
     }
 
     fn learn(&mut self, news: News) {

@@ -179,8 +179,12 @@ impl Error {
             Error::Body(BodyError::Broken) => (400, Some(code::INVALID_REQUEST), "broken_body"),
             Error::Frame(error) if error.is_parse_error() => (400, Some(code::PARSE_ERROR), "parse"),
             Error::Frame(_) => (400, Some(code::INVALID_REQUEST), "not_a_message"),
-            Error::Era(EraError::NotServed(_)) => (400, Some(code::UNSUPPORTED_VERSION), "unsupported_version"),
-            Error::Era(EraError::UnknownHeader(_)) => (400, Some(code::INVALID_REQUEST), "unsupported_version"),
+            Error::Era(EraError::NotServed(_)) => {
+                (400, Some(code::UNSUPPORTED_VERSION), "unsupported_version")
+            }
+            Error::Era(EraError::UnknownHeader(_)) => {
+                (400, Some(code::INVALID_REQUEST), "unsupported_version")
+            }
             Error::Era(EraError::NoEnvelope) => (400, Some(code::INVALID_PARAMS), "no_envelope"),
             Error::Era(EraError::NoSuchVerb) => (405, Some(code::INVALID_REQUEST), "no_such_verb"),
             Error::Session(SessionError::Missing) => (400, Some(code::INVALID_REQUEST), "no_session"),
@@ -189,18 +193,24 @@ impl Error {
             Error::Session(SessionError::Draining) => (503, Some(code::INTERNAL_ERROR), "draining"),
             Error::Session(SessionError::IdInUse) => (400, Some(code::INVALID_REQUEST), "id_in_use"),
             Error::Session(SessionError::NoRevision) => (200, Some(code::INVALID_PARAMS), "no_revision"),
-            Error::Session(SessionError::TooManyStreams) => (429, Some(code::INTERNAL_ERROR), "too_many_streams"),
+            Error::Session(SessionError::TooManyStreams) => {
+                (429, Some(code::INTERNAL_ERROR), "too_many_streams")
+            }
             Error::Catalog(CatalogError::Method(_)) => (200, Some(code::METHOD_NOT_FOUND), "unknown_method"),
             Error::Catalog(CatalogError::Parameter(_)) => (200, Some(code::INVALID_PARAMS), "bad_parameter"),
             Error::Catalog(CatalogError::Cursor) => (200, Some(code::INVALID_PARAMS), "unknown_cursor"),
             Error::Limit(LimitError::Concurrency { tool: true, .. }) => (200, None, "busy"),
-            Error::Limit(LimitError::Concurrency { tool: false, .. }) => (200, Some(code::INTERNAL_ERROR), "busy"),
+            Error::Limit(LimitError::Concurrency { tool: false, .. }) => {
+                (200, Some(code::INTERNAL_ERROR), "busy")
+            }
             Error::Denied(refused) => match (refused.denial.by, refused.sort) {
                 // Hidden and missing must look the same, and each kind keeps its own code (spec R-05).
                 (CheckName::Visibility | CheckName::Pins, Some(Sort::Resource)) => {
                     (200, Some(code::RESOURCE_NOT_FOUND), "unknown_name")
                 }
-                (CheckName::Visibility | CheckName::Pins, _) => (200, Some(code::INVALID_PARAMS), "unknown_name"),
+                (CheckName::Visibility | CheckName::Pins, _) => {
+                    (200, Some(code::INVALID_PARAMS), "unknown_name")
+                }
                 (CheckName::Policy | CheckName::Screen, Some(Sort::Tool)) => (200, None, "denied"),
                 (CheckName::Policy | CheckName::Screen, _) => (200, Some(code::INVALID_PARAMS), "denied"),
             },
@@ -290,7 +300,9 @@ impl Refused {
     /// The same words for hidden and for missing (spec T-04).
     fn text(&self) -> String {
         match (self.denial.by, self.sort) {
-            (CheckName::Visibility | CheckName::Pins, Some(Sort::Tool)) => format!("unknown tool `{}`", self.name),
+            (CheckName::Visibility | CheckName::Pins, Some(Sort::Tool)) => {
+                format!("unknown tool `{}`", self.name)
+            }
             (CheckName::Visibility | CheckName::Pins, Some(Sort::Prompt)) => {
                 format!("unknown prompt `{}`", self.name)
             }

@@ -259,8 +259,7 @@ fn readable_id(bytes: &[u8], error: &FrameError) -> Option<Id> {
 
 /// Requests that leave the gateway belong to their session; everything else is answered at once.
 fn is_owned_by_session(frame: &Frame) -> bool {
-    frame.shape() == Shape::Request
-        && frame.method().is_some_and(|method| method.row().plan == Plan::Forward)
+    frame.shape() == Shape::Request && frame.method().is_some_and(|method| method.row().plan == Plan::Forward)
 }
 
 /// Closes the record and turns the end of a message into the transport's reply.

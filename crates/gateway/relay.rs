@@ -86,7 +86,9 @@ mod tests {
         check(
             Revision::R2024_11_05,
             &["1"],
-            &expect![[r#"{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"mine","progress":1,"total":100,"x":1.0}}"#]],
+            &expect![[
+                r#"{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"mine","progress":1,"total":100,"x":1.0}}"#
+            ]],
         );
     }
 }

@@ -84,7 +84,9 @@ impl Router {
         match (call.method.row().plan, &call.target, lane) {
             (Plan::Answer, _, _) => Ok(answer_here(call, context, sessions)),
             (Plan::List(kind), _, _) => self.list(kind, call, context),
-            (Plan::Forward, Target::Thing(thing), Some(lane)) => self.forward(call, thing, context, lane).await,
+            (Plan::Forward, Target::Thing(thing), Some(lane)) => {
+                self.forward(call, thing, context, lane).await
+            }
             (Plan::Relay, _, _) => {
                 if call.method == Method::Cancelled {
                     relay::cancel(context.visit.session(), &call.frame);
@@ -115,7 +117,8 @@ impl Router {
             }
         };
         let next = page.last.and_then(|place| cursor::seal(&self.seal, &bound, kind, &place));
-        let mut body = Pieces::one(Bytes::from(format!("{{\"jsonrpc\":\"2.0\",\"id\":{},\"result\":", id.raw())));
+        let mut body =
+            Pieces::one(Bytes::from(format!("{{\"jsonrpc\":\"2.0\",\"id\":{},\"result\":", id.raw())));
         body.push(page.open);
         body.push(match next {
             Some(next) => Bytes::from(format!(",\"nextCursor\":\"{next}\"}}}}")),
@@ -208,12 +211,7 @@ enum SendError {
 }
 
 /// Writes the request under the upstream's own name for the target, with our id and our progress token.
-fn send(
-    connection: &Arc<Connection>,
-    call: &Call,
-    thing: &Thing,
-    wait: Wait,
-) -> Result<Exchange, SendError> {
+fn send(connection: &Arc<Connection>, call: &Call, thing: &Thing, wait: Wait) -> Result<Exchange, SendError> {
     let native = || Some(Cow::Owned(code::quote(&thing.native)));
     let mut changes = match call.method {
         Method::ResourcesRead => vec![Change { key: "uri", value: native() }],
@@ -328,7 +326,9 @@ fn relayed_error(answer: &Frame, id: &Id, rewrite: &dyn Fn(&str) -> String) -> B
     let message: String = message.chars().filter(|c| !c.is_control() || *c == '\n').take(LONGEST).collect();
     let data = answer.error_member("data").filter(|data| data.len() <= 4 * LONGEST);
     match data.and_then(|data| named_uri(data).map(|uri| rewrite(&uri))) {
-        Some(uri) => code::failure(Some(id), code, &message, Some(&format!("{{\"uri\":{}}}", code::quote(&uri)))),
+        Some(uri) => {
+            code::failure(Some(id), code, &message, Some(&format!("{{\"uri\":{}}}", code::quote(&uri))))
+        }
         None => code::failure(Some(id), code, &message, data),
     }
 }

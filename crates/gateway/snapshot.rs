@@ -21,7 +21,11 @@ const DEFAULT: &str = "default";
 
 impl Snapshot {
     /// The catalog and virtual server an endpoint stands for; none when there is no such server.
-    pub(crate) fn endpoint(&self, tenant: &TenantId, endpoint: &Endpoint) -> Option<(Arc<Catalog>, Arc<str>)> {
+    pub(crate) fn endpoint(
+        &self,
+        tenant: &TenantId,
+        endpoint: &Endpoint,
+    ) -> Option<(Arc<Catalog>, Arc<str>)> {
         let catalog = self.catalogs.get(tenant)?;
         let server = catalog.server(endpoint.server.as_deref().unwrap_or(DEFAULT))?;
         Some((Arc::clone(catalog), server))

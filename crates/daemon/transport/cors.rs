@@ -9,9 +9,10 @@ const REQUEST_HEADERS: &str =
     "authorization, content-type, last-event-id, mcp-session-id, mcp-protocol-version, mcp-method, mcp-name";
 const RESPONSE_HEADERS: &str = "mcp-session-id, www-authenticate";
 
-/// The browser asks whether it may ask; that needs no credential.
+/// A browser asks whether a page may ask; that needs no credential.
 pub(crate) fn is_preflight(head: &Parts) -> bool {
-    head.method == Method::OPTIONS && head.headers.contains_key(header::ACCESS_CONTROL_REQUEST_METHOD)
+    let asks = [header::ORIGIN, header::ACCESS_CONTROL_REQUEST_METHOD];
+    head.method == Method::OPTIONS && asks.iter().all(|name| head.headers.contains_key(name))
 }
 
 /// The answer to a preflight.

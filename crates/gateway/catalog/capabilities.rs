@@ -48,7 +48,9 @@ pub(super) fn merged(said: &Introductions<'_>, extensions: &[Pattern]) -> (Strin
 fn merged_extensions(known: &[BTreeMap<String, &RawValue>], allowed: &[Pattern]) -> BTreeMap<String, String> {
     let mut merged: BTreeMap<String, Option<String>> = BTreeMap::new();
     for said in known.iter().filter_map(|said| said.get("extensions")) {
-        let Ok(extensions) = serde_json::from_str::<BTreeMap<String, &RawValue>>(said.get()) else { continue };
+        let Ok(extensions) = serde_json::from_str::<BTreeMap<String, &RawValue>>(said.get()) else {
+            continue;
+        };
         for (id, settings) in extensions {
             if !allowed.iter().any(|pattern| pattern.matches(&id)) {
                 continue;
@@ -95,7 +97,9 @@ mod tests {
             &[],
             true,
             &[],
-            &expect![[r#"{"tools":{"listChanged":true},"prompts":{"listChanged":true},"resources":{"listChanged":true},"completions":{}}"#]],
+            &expect![[
+                r#"{"tools":{"listChanged":true},"prompts":{"listChanged":true},"resources":{"listChanged":true},"completions":{}}"#
+            ]],
         );
     }
 
@@ -103,7 +107,12 @@ mod tests {
     fn extensions_pass_by_allow_list_and_only_without_conflict() {
         let one = r#"{"extensions":{"example.org/x":{"v":1},"example.org/y":{},"other.org/z":{}}}"#;
         let two = r#"{"extensions":{"example.org/x":{"v":2}}}"#;
-        check(&[one], false, &["example.org/*"], &expect![[r#"{"extensions":{"example.org/x":{"v":1},"example.org/y":{}}}"#]]);
+        check(
+            &[one],
+            false,
+            &["example.org/*"],
+            &expect![[r#"{"extensions":{"example.org/x":{"v":1},"example.org/y":{}}}"#]],
+        );
         check(&[one, two], false, &["example.org/*"], &expect![[r#"{"extensions":{"example.org/y":{}}}"#]]);
         check(&[one], false, &[], &expect!["{}"]);
     }

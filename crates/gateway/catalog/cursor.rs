@@ -12,7 +12,12 @@ use crate::seal::{Bound, Purpose, Seal};
 type Place = (Arc<str>, usize);
 
 /// Seals the place after which the next page begins.
-pub(crate) fn seal(seal: &Seal, bound: &Bound<'_>, kind: Kind, (upstream, position): &Place) -> Option<String> {
+pub(crate) fn seal(
+    seal: &Seal,
+    bound: &Bound<'_>,
+    kind: Kind,
+    (upstream, position): &Place,
+) -> Option<String> {
     let payload = format!("{} {position} {upstream}", kind.member());
     seal.seal(Purpose::Cursor, bound, payload.as_bytes()).ok()
 }

@@ -66,9 +66,8 @@ pub(crate) fn flaw(native: &str, own: &str, ids: &[Arc<str>]) -> Option<&'static
     if !native.is_ascii() && !native.is_single_script() {
         return Some("mixed scripts in the name");
     }
-    let claims_another = native
-        .split_once("__")
-        .is_some_and(|(id, _)| id != own && ids.iter().any(|other| **other == *id));
+    let claims_another =
+        native.split_once("__").is_some_and(|(id, _)| id != own && ids.iter().any(|other| **other == *id));
     claims_another.then_some("name begins with another upstream's id")
 }
 
@@ -116,7 +115,11 @@ mod tests {
         check("alpha", "list_things", &expect!["alpha__list_things"]);
         check("alpha", "admin.tools.list", &expect!["alpha__admin_tools_list_ce33de31"]);
         check("alpha", "naïve", &expect!["alpha__na_ve_f86fd89d"]);
-        check("alpha", &"b".repeat(64), &expect!["alpha__bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb_a0fab137"]);
+        check(
+            "alpha",
+            &"b".repeat(64),
+            &expect!["alpha__bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb_a0fab137"],
+        );
     }
 
     #[test]
@@ -130,10 +133,8 @@ mod tests {
     #[test]
     fn a_uri_prefix_is_a_scheme_and_is_undone_exactly() {
         let ids = ["files", "my_files", "my-files", "9lives", "a_9"];
-        let prefixes: HashMap<Box<str>, Arc<str>> = ids
-            .iter()
-            .map(|id| (uri_prefix(id).trim_end_matches('+').into(), Arc::from(*id)))
-            .collect();
+        let prefixes: HashMap<Box<str>, Arc<str>> =
+            ids.iter().map(|id| (uri_prefix(id).trim_end_matches('+').into(), Arc::from(*id))).collect();
         assert_eq!(prefixes.len(), ids.len());
         for id in ids {
             for native in ["file:///a+b", "https://x/y", "db://{t}/{id}", "a+b://c"] {

@@ -300,8 +300,10 @@ async fn read_page(
     let list = source.config.timeouts.list;
     let wait = upstream::Wait { first: list, most: list, progress: false };
     let build = |id: &wire::Id| {
-        let line =
-            format!("{{\"jsonrpc\":\"2.0\",\"id\":{},\"method\":\"{method}\",\"params\":{params}}}", id.raw());
+        let line = format!(
+            "{{\"jsonrpc\":\"2.0\",\"id\":{},\"method\":\"{method}\",\"params\":{params}}}",
+            id.raw()
+        );
         bytes::Bytes::from(line)
     };
     let mut exchange = connection.send(&build, wait).map_err(|error| error.to_string())?;
