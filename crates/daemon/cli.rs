@@ -147,7 +147,8 @@ pub(crate) fn main() -> ExitCode {
     match answer(cli) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            output::complain(&failure.to_string());
+            // What failed may quote somebody else.
+            output::complain(&output::harmless(&failure.to_string()));
             failure.code()
         }
     }

@@ -156,7 +156,7 @@ impl Http {
 }
 
 fn parse(url: &str) -> Result<Uri, Failure> {
-    let wrong = |why: &str| Failure::answer(format!("url `{url}`: {why}"));
+    let wrong = |why: &str| Failure::usage(format!("url `{url}`: {why}"));
     let uri: Uri = url.parse().map_err(|error: http::uri::InvalidUri| wrong(&error.to_string()))?;
     match uri.scheme_str() {
         Some("http") => Ok(uri),

@@ -71,8 +71,8 @@ async fn bind(port: Option<u16>, print: &dyn Fn(&str)) -> Result<Doors, Failure>
     let at = |port: u16| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
     let open = async |clients: u16, operators: u16| {
         Ok(Doors {
-            clients: listen::bind(at(clients), "--port").await?,
-            operators: listen::bind(at(operators), "--port").await?,
+            clients: listen::bind(at(clients), "`--port`").await?,
+            operators: listen::bind(at(operators), "`--port`").await?,
         })
     };
     if let Some(port) = port {

@@ -9,11 +9,13 @@ pub(crate) struct Failure {
     text: String,
 }
 
-/// The exit codes, after `sysexits.h` where it has a word. Wrong arguments end with 2.
+/// The exit codes, after `sysexits.h` where it has a word that people know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Exit {
     /// The command ran and the answer is no: a tool's error, an unknown tool.
     Answer = 1,
+    /// The arguments make no sense.
+    Usage = 2,
     /// Nobody answers there, or the address we should listen on is taken.
     Unavailable = 69,
     /// The operating system refused something we cannot do without.
@@ -30,6 +32,11 @@ impl Failure {
     /// The command's answer is no.
     pub(crate) fn answer(text: impl Into<String>) -> Failure {
         Failure { exit: Exit::Answer, text: text.into() }
+    }
+
+    /// The arguments make no sense.
+    pub(crate) fn usage(text: impl Into<String>) -> Failure {
+        Failure { exit: Exit::Usage, text: text.into() }
     }
 
     /// Nobody is there, or somebody is in our place.

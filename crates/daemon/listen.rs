@@ -68,8 +68,8 @@ pub(crate) struct Stop {
     pub(crate) finish: CancellationToken,
 }
 
-/// Takes an address, or says what stands in the way.
-pub(crate) async fn bind(address: SocketAddr, key: &str) -> Result<TcpListener, Failure> {
+/// Takes an address, or says what stands in the way. `setting` is where the operator can change it.
+pub(crate) async fn bind(address: SocketAddr, setting: &str) -> Result<TcpListener, Failure> {
     TcpListener::bind(address).await.map_err(|error| {
         let advice = match error.kind() {
             io::ErrorKind::AddrInUse => "something listens there already: stop it, or change",
@@ -77,9 +77,7 @@ pub(crate) async fn bind(address: SocketAddr, key: &str) -> Result<TcpListener, 
             io::ErrorKind::AddrNotAvailable => "this machine does not have that address: change",
             _ => "change",
         };
-        Failure::unavailable(format!(
-            "cannot listen on {address}: {error}; {advice} `{key}` in the configuration"
-        ))
+        Failure::unavailable(format!("cannot listen on {address}: {error}; {advice} {setting}"))
     })
 }
 
@@ -218,7 +216,7 @@ mod tests {
     }
 
     async fn start(most: usize) -> (SocketAddr, Stop, JoinHandle<()>) {
-        let listener = bind("127.0.0.1:0".parse().unwrap(), "listen").await.unwrap();
+        let listener = bind("127.0.0.1:0".parse().unwrap(), "`listen`").await.unwrap();
         let address = listener.local_addr().unwrap();
         let stop = Stop::default();
         let serving = tokio::spawn(serve(listener, Arc::new(Echo), most, stop.clone()));
@@ -332,7 +330,7 @@ mod tests {
     #[tokio::test]
     async fn an_address_that_is_taken_is_named() {
         let (address, ..) = start(1).await;
-        let failure = bind(address, "listen").await.unwrap_err().to_string();
+        let failure = bind(address, "`listen`").await.unwrap_err().to_string();
         assert!(failure.contains(&address.to_string()) && failure.contains("`listen`"), "{failure}");
     }
 }

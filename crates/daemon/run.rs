@@ -32,8 +32,8 @@ pub(crate) struct Doors {
 impl Doors {
     /// Binds both listeners as configured.
     pub(crate) async fn bind(config: &Config) -> Result<Doors, Failure> {
-        let clients = listen::bind(config.listen, "listen").await?;
-        let operators = listen::bind(config.admin, "admin.listen").await?;
+        let clients = listen::bind(config.listen, "`listen` in the configuration").await?;
+        let operators = listen::bind(config.admin, "`admin.listen` in the configuration").await?;
         Ok(Doors { clients, operators })
     }
 }

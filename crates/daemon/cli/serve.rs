@@ -42,6 +42,6 @@ pub(crate) fn load(path: &Path) -> Result<Loaded, Failure> {
     config::load(path, &Disk::beside(path)).map_err(|problems| {
         let count = problems.len();
         let word = if count == 1 { "problem" } else { "problems" };
-        Failure::config(format!("{}{count} {word}, nothing was started", config::render(&problems)))
+        Failure::config(format!("{}{count} {word}", config::render(&problems)))
     })
 }

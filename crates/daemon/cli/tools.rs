@@ -83,7 +83,7 @@ async fn call(args: &CallArgs) -> Result<(), Failure> {
     let failed = answer.result_member("isError") == Some("true");
     match args.output.output {
         Form::Json => output::print(&output::harmless_json(result)),
-        Form::Table if failed => return Err(Failure::answer(output::harmless(&readable(result)))),
+        Form::Table if failed => return Err(Failure::answer(readable(result))),
         Form::Table => output::print(&output::harmless(&readable(result))),
     }
     if failed { Err(Failure::answer("")) } else { Ok(()) }
@@ -95,8 +95,8 @@ fn arguments(args: &CallArgs) -> Result<String, Failure> {
     let object: Result<&RawValue, _> = serde_json::from_str(all);
     match object {
         Ok(object) if object.get().starts_with('{') => Ok(object.get().to_owned()),
-        Ok(_) => Err(Failure::answer("`--args` must be a JSON object, such as `{\"text\":\"hello\"}`")),
-        Err(error) => Err(Failure::answer(format!("`--args` is not JSON: {error}"))),
+        Ok(_) => Err(Failure::usage("`--args` must be a JSON object, such as `{\"text\":\"hello\"}`")),
+        Err(error) => Err(Failure::usage(format!("`--args` is not JSON: {error}"))),
     }
 }
 
@@ -105,7 +105,7 @@ fn object(pairs: &[String]) -> Result<String, Failure> {
     for pair in pairs {
         let (key, value) = pair
             .split_once('=')
-            .ok_or_else(|| Failure::answer(format!("argument `{pair}`: write it as `key=value`")))?;
+            .ok_or_else(|| Failure::usage(format!("argument `{pair}`: write it as `key=value`")))?;
         let value = match serde_json::from_str::<&RawValue>(value) {
             Ok(json) => json.get().to_owned(),
             Err(_) => wire::quote(value),
@@ -122,7 +122,7 @@ fn fail_on_error(answer: &Frame) -> Result<(), Failure> {
     let message = answer.error_member("message").and_then(|raw| serde_json::from_str::<String>(raw).ok());
     let message = message.unwrap_or_else(|| "the server answered with an error".to_owned());
     let code = answer.error_member("code").unwrap_or("?");
-    Err(Failure::answer(output::harmless(&format!("{message} ({code})"))))
+    Err(Failure::answer(format!("{message} ({code})")))
 }
 
 /// A result as a person reads it: the texts, and whatever else there is as JSON.

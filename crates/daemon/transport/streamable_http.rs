@@ -132,13 +132,6 @@ fn arrival(
     if head.version != Version::HTTP_11 {
         return Err(Refusal::new(StatusCode::HTTP_VERSION_NOT_SUPPORTED, "speak HTTP/1.1"));
     }
-    if head.headers.contains_key(header::TRANSFER_ENCODING)
-        && head.headers.contains_key(header::CONTENT_LENGTH)
-    {
-        // Two lengths are how one request is smuggled inside another (security 28).
-        let message = "send `Content-Length` or `Transfer-Encoding`, not both";
-        return Err(Refusal::new(StatusCode::BAD_REQUEST, message).with(header::CONNECTION, "close"));
-    }
     if head.uri.path_and_query().is_some_and(|target| target.as_str().len() > TARGET_BYTES) {
         return Err(Refusal::new(
             StatusCode::URI_TOO_LONG,
