@@ -21,7 +21,7 @@ pub struct Config {
     pub admin: SocketAddr,
     /// `Host` values accepted beyond the loopback names, in lower case.
     pub allowed_hosts: Vec<String>,
-    /// `Origin` values accepted beyond loopback, in their serialised form.
+    /// `Origin` values accepted, in their serialised form; no other page may talk to us, loopback included.
     pub allowed_origins: Vec<String>,
     /// The folder of everything that outlives a restart.
     pub state_dir: PathBuf,

@@ -11,13 +11,13 @@ use bytes::{Bytes, BytesMut};
 use futures_util::stream;
 use gateway::{BodyError, Listening, Running, Unread};
 use http_body::{Body as _, Frame, SizeHint};
-use http_body_util::{BodyExt as _, Full, StreamBody, combinators::UnsyncBoxBody};
+use http_body_util::{BodyExt as _, StreamBody};
 use hyper::body::Incoming;
 use tokio::time::timeout;
 use wire::{Pieces, sse};
 
 /// What every answer is written from.
-pub(crate) type Body = UnsyncBoxBody<Bytes, Infallible>;
+pub(crate) use axum::body::Body;
 
 /// A whole body must arrive in this time (security 31).
 const READ_TIME: Duration = Duration::from_secs(30);
@@ -61,12 +61,12 @@ pub(crate) fn empty() -> Body {
 
 /// A short text.
 pub(crate) fn text(text: impl Into<Bytes>) -> Body {
-    Full::new(text.into()).boxed_unsync()
+    Body::from(text.into())
 }
 
 /// One message, each slice a frame of its own: a large result is never copied together.
 pub(crate) fn slices(pieces: Pieces) -> Body {
-    Slices { left: pieces.len(), slices: pieces.into_iter() }.boxed_unsync()
+    Body::new(Slices { left: pieces.len(), slices: pieces.into_iter() })
 }
 
 /// The answers of a request that owns its time: what was heard already, then the rest, then the end.
@@ -96,7 +96,7 @@ struct Events {
 fn events(heard: Option<Pieces>, source: Source, keepalive: Duration) -> Body {
     let slices = heard.map(|message| sse::event(&message, None)).unwrap_or_default().into_iter();
     let events = Events { slices, source, keepalive };
-    StreamBody::new(stream::unfold(events, next_frame)).boxed_unsync()
+    Body::new(StreamBody::new(stream::unfold(events, next_frame)))
 }
 
 async fn next_frame(mut events: Events) -> Option<(Result<Frame<Bytes>, Infallible>, Events)> {
