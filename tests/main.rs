@@ -1,16 +1,34 @@
 //! The daemon, driven from outside: real processes, scripted servers, loopback only.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::string_slice,
+    reason = "all of this is tests, and a test that cannot go on has failed"
+)]
+
 mod story;
+
 mod matrix;
 mod names_and_lists;
+
 mod transports;
+
+mod refusals;
+
 mod upstreams;
+
+mod hostile_upstreams;
+
 mod shutdown;
+
 mod config_cli;
 mod demo;
 mod rmcp;
-mod memory;
 
+mod memory;
 mod tidy;
 
 use testkit::{Daemon, Setup};

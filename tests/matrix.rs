@@ -1,7 +1,7 @@
 //! Every method of the table, with and without a session: what the daemon answers.
 
 use serde_json::json;
-use testkit::{Client, Daemon, Script, Setup};
+use testkit::{Client, Daemon, Script, Setup, until};
 use wire::{Capability, Form, Kind, Method, Names, Plan, Revision, Side};
 
 use crate::settled;
@@ -10,7 +10,8 @@ const REVISION: Revision = Revision::R2025_11_25;
 
 fn daemon() -> Daemon {
     let script = Script::tools(&["act"]).resource("mem://one").template("mem://{id}").prompt("ask");
-    let script = script.capabilities(r#"{"tools":{},"resources":{},"prompts":{},"completions":{},"logging":{}}"#);
+    let script =
+        script.capabilities(r#"{"tools":{},"resources":{},"prompts":{},"completions":{},"logging":{}}"#);
     settled(&Setup::one("alpha", script), &["alpha"])
 }
 
@@ -49,7 +50,10 @@ fn send(client: &Client, method: Method, right: bool) -> (u16, Option<i64>) {
 fn expected(method: Method, right: bool) -> (u16, Option<i64>) {
     let row = method.row();
     let promised = match row.capability {
-        None | Some(Capability::Tools | Capability::Resources | Capability::Prompts | Capability::Completions) => true,
+        None
+        | Some(Capability::Tools | Capability::Resources | Capability::Prompts | Capability::Completions) => {
+            true
+        }
         Some(
             Capability::ResourcesSubscribe
             | Capability::Logging
@@ -89,6 +93,24 @@ fn every_method_in_a_session_gets_the_answer_of_the_table() {
     }
     // Nothing of all this has hurt the session.
     assert_eq!(client.names(Kind::Tools), ["alpha__act"]);
+    each_is_on_record_once(&daemon, 2 * Method::ALL.len() + 3);
+}
+
+/// Exactly one entry for each message: one last line, and an intent before it if it left us.
+fn each_is_on_record_once(daemon: &Daemon, messages: usize) {
+    let lasts = || daemon.audit().iter().filter(|line| line["line"] != "intent").count();
+    until("the last entry", || (lasts() >= messages).then_some(()));
+    assert_eq!(lasts(), messages);
+    for intent in daemon.audit().iter().filter(|line| line["line"] == "intent") {
+        let of = |kind: &str| {
+            daemon
+                .audit()
+                .iter()
+                .filter(|line| line["entry"] == intent["entry"] && line["line"] == kind)
+                .count()
+        };
+        assert_eq!((of("intent"), of("outcome"), of("final")), (1, 1, 0), "{intent}");
+    }
 }
 
 #[test]
@@ -102,6 +124,7 @@ fn without_a_session_there_is_only_the_handshake() {
         };
         assert_eq!(send(&daemon.stranger(), method, true), expected, "{}", method.name());
     }
+    each_is_on_record_once(&daemon, Method::ALL.len());
 }
 
 #[test]
@@ -112,8 +135,17 @@ fn a_method_of_a_later_revision_does_not_exist_in_an_earlier_one() {
         let agreed = client.initialize(revision.text()).message()["result"]["protocolVersion"].clone();
         assert_eq!(agreed, revision.text());
         for &method in Method::ALL {
-            if method.row().form == Form::Request && !method.row().exists_in(revision) && method != Method::Discover {
-                assert_eq!(send(&client, method, true), (200, Some(-32601)), "{} {}", method.name(), revision.text());
+            if method.row().form == Form::Request
+                && !method.row().exists_in(revision)
+                && method != Method::Discover
+            {
+                assert_eq!(
+                    send(&client, method, true),
+                    (200, Some(-32601)),
+                    "{} {}",
+                    method.name(),
+                    revision.text()
+                );
             }
         }
         assert_eq!(client.names(Kind::Prompts), ["alpha__ask"]);

@@ -51,7 +51,9 @@ fn a_filter_holds_for_lists_and_for_everything_that_names_a_thing() {
     for tool in ["alpha__get_secret", "alpha__forget_all"] {
         assert_eq!(refused("tools/call", json!({ "name": tool })), -32602);
     }
-    for uri in ["alpha+file:///private/b", "alpha+file:///private/unlisted", "alpha+file:///docs/../private/b"] {
+    for uri in
+        ["alpha+file:///private/b", "alpha+file:///private/unlisted", "alpha+file:///docs/../private/b"]
+    {
         assert_eq!(refused("resources/read", json!({ "uri": uri })), -32002, "{uri}");
     }
     assert_eq!(refused("prompts/get", json!({ "name": "alpha__hidden" })), -32602);
@@ -219,7 +221,9 @@ fn a_cursor_is_good_for_its_list_and_its_session_only() {
         let bent = String::from_utf8(bent).unwrap();
         assert_eq!(ask(&client, Kind::Tools, &bent), Some(-32602), "{bent}");
     }
-    for bent in ["", "0", "page 1", &cursor[1..], &format!("{cursor}A"), &cursor.repeat(2), &"A".repeat(10_000)] {
+    for bent in
+        ["", "0", "page 1", &cursor[1..], &format!("{cursor}A"), &cursor.repeat(2), &"A".repeat(10_000)]
+    {
         assert_eq!(ask(&client, Kind::Tools, bent), Some(-32602), "{bent}");
     }
     for raw in ["7", "true", "[]", "{}"] {
@@ -233,7 +237,10 @@ fn a_cursor_is_good_for_its_list_and_its_session_only() {
 fn an_upstream_that_repeats_a_cursor_is_read_once_and_reported() {
     let item = |name: &str| format!(r#"{{"name":"{name}","inputSchema":{{"type":"object"}}}}"#);
     let (a, b) = (item("a"), item("b"));
-    let pages = [(None, &[a.as_str()][..], Some(r#""again""#)), (Some("again"), &[b.as_str()][..], Some(r#""again""#))];
+    let pages = [
+        (None, &[a.as_str()][..], Some(r#""again""#)),
+        (Some("again"), &[b.as_str()][..], Some(r#""again""#)),
+    ];
     let daemon = settled(&Setup::one("alpha", Script::new().pages(Kind::Tools, &pages)), &["alpha"]);
     // What came twice is a twin of itself, and nobody can tell twins apart.
     let names = daemon.client().names(Kind::Tools);
@@ -285,7 +292,11 @@ fn one_malformed_item_hides_no_other_and_one_broken_list_no_other_list() {
         assert!(remarks.contains(word), "{word} in {remarks}");
     }
     for tool in ["alpha__a", "alpha__twin", "alpha__Twin", "alpha__"] {
-        assert_eq!(client.error("tools/call", &json!({ "name": tool }).to_string())["code"], -32602, "{tool}");
+        assert_eq!(
+            client.error("tools/call", &json!({ "name": tool }).to_string())["code"],
+            -32602,
+            "{tool}"
+        );
     }
 }
 
@@ -302,11 +313,10 @@ fn a_change_is_announced_once_however_often_it_is_said() {
         .on_cue("storm", &storm)
         .on_cue("lie", &vec![Step::changed(Kind::Resources); 20])
         .on_cue("marker", &marker);
-    let setup = Setup::one("alpha", script)
-        .tenant(
-            "virtual_servers:\n  default: { upstreams: [alpha] }\n  \
+    let setup = Setup::one("alpha", script).tenant(
+        "virtual_servers:\n  default: { upstreams: [alpha] }\n  \
              other: { upstreams: [alpha], tools: { exclude: [\"*\"] }, prompts: { exclude: [\"*\"] } }",
-        );
+    );
     let daemon = settled(&setup, &["alpha"]);
     let (client, other) = (daemon.client(), daemon.client_at("/mcp/other"));
     let (mut stream, quiet) = (client.listen(), other.listen());
@@ -352,7 +362,10 @@ fn uris_in_results_are_those_that_the_client_knows() {
     let untouched = r#""text":"mem://b","_meta":{"uri":"mem://b"}}}"#;
     let expected = exposed(call)
         .replace(r#""_meta":{"uri":"my.files+mem://b"}"#, r#""_meta":{"uri":"mem://b"}"#)
-        .replace(r#""structuredContent":{"uri":"my.files+mem://a"}"#, r#""structuredContent":{"uri":"mem://a"}"#);
+        .replace(
+            r#""structuredContent":{"uri":"my.files+mem://a"}"#,
+            r#""structuredContent":{"uri":"mem://a"}"#,
+        );
     assert!(expected.contains(untouched));
     assert!(answer.text().contains(&expected), "{}", answer.text());
     let answer = client.request("resources/read", r#"{"uri":"my.files+mem://a"}"#);
@@ -388,7 +401,10 @@ fn a_resource_that_its_server_does_not_have_is_missing_under_the_exposed_uri() {
 
 #[test]
 fn a_tool_that_appears_can_be_called_and_one_that_goes_cannot() {
-    let (old, new) = (r#"{"name":"old","inputSchema":{"type":"object"}}"#, r#"{"name":"new","inputSchema":{"type":"object"}}"#);
+    let (old, new) = (
+        r#"{"name":"old","inputSchema":{"type":"object"}}"#,
+        r#"{"name":"new","inputSchema":{"type":"object"}}"#,
+    );
     let script = Script::new()
         .pages(Kind::Tools, &[(None, &[old], None)])
         .on_cue("turn", &[Step::list(Kind::Tools, &[new]), Step::changed(Kind::Tools)]);

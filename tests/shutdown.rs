@@ -1,10 +1,6 @@
 //! How the daemon ends, and that nothing is left when it has.
 
-use std::{
-    net::TcpStream,
-    os::unix::process::ExitStatusExt as _,
-    time::Duration,
-};
+use std::{net::TcpStream, os::unix::process::ExitStatusExt as _, time::Duration};
 
 use serde_json::json;
 use testkit::{Daemon, Script, Setup, Step, processes, until, within};

@@ -9,8 +9,10 @@ use crate::settled;
 
 const AUDIT: &str = "state/audit/audit.jsonl";
 
+/// Kind and outcome of each line.
 fn told(lines: &[Value]) -> Vec<(&str, &str)> {
-    let word = |line: &Value, key: &str| -> &'static str { line[key].as_str().unwrap_or("-").to_owned().leak() };
+    let word =
+        |line: &Value, key: &str| -> &'static str { line[key].as_str().unwrap_or("-").to_owned().leak() };
     lines.iter().map(|line| (word(line, "line"), word(line, "outcome"))).collect()
 }
 
@@ -75,12 +77,62 @@ fn every_stage_of_a_call_is_in_its_record() {
     }
     assert!(line["principal"].as_str().unwrap().starts_with("anonymous"), "{line}");
     assert!(line["peer"].as_str().unwrap().starts_with("127.0.0.1:"), "{line}");
-    assert!(line["request_bytes"].as_u64().unwrap() > 100 && line["reply_bytes"].as_u64().unwrap() > 50, "{line}");
+    assert!(
+        line["request_bytes"].as_u64().unwrap() > 100 && line["reply_bytes"].as_u64().unwrap() > 50,
+        "{line}"
+    );
     assert!(line["ms"].is_u64() && line["id"].is_u64() && line["v"] == 1, "{line}");
     assert_eq!(line["session"].as_str().unwrap().len(), 8);
 }
 
-/// What is sent, and how its entry ends: lines, method, outcome, decision.
+/// What is asked in a session, one after the other.
+const REQUESTS: [(&str, &str); 13] = [
+    ("ping", "{}"),
+    ("tools/list", "{}"),
+    ("tools/list", r#"{"cursor":"forged"}"#),
+    ("resources/list", "{}"),
+    ("tools/call", r#"{"name":"alpha__act"}"#),
+    ("tools/call", r#"{"name":"alpha__fail"}"#),
+    ("tools/call", r#"{"name":"alpha__gone"}"#),
+    ("tools/call", r#"{"arguments":{}}"#),
+    ("prompts/get", r#"{"name":"alpha__ask"}"#),
+    ("resources/read", r#"{"uri":"alpha+mem://one"}"#),
+    ("resources/read", r#"{"uri":"mem://one"}"#),
+    ("no/such", "{}"),
+    ("sampling/createMessage", "{}"),
+];
+
+/// How the entries end, in order: method, lines, outcome, decision.
+const ENTRIES: [(&str, &str, &str, &str); 27] = [
+    ("initialize", "final", "ok", "allow"),
+    ("notifications/initialized", "final", "ok", "allow"),
+    ("ping", "final", "ok", "allow"),
+    ("tools/list", "final", "ok", "allow"),
+    ("tools/list", "final", "error", "allow"),
+    ("resources/list", "final", "ok", "allow"),
+    ("tools/call", "intent outcome", "ok", "allow"),
+    ("tools/call", "intent outcome", "tool_error", "allow"),
+    ("tools/call", "final", "denied", "deny"),
+    ("tools/call", "final", "error", "deny"),
+    ("prompts/get", "intent outcome", "error", "allow"),
+    ("resources/read", "intent outcome", "ok", "allow"),
+    ("resources/read", "final", "denied", "deny"),
+    ("no/such", "final", "error", "deny"),
+    ("sampling/createMessage", "final", "error", "deny"),
+    ("notifications/cancelled", "final", "ok", "allow"),
+    ("no/such", "final", "error", "deny"),
+    ("-", "final", "ok", "allow"),
+    ("-", "final", "error", "deny"),
+    ("-", "final", "error", "deny"),
+    ("-", "final", "error", "deny"),
+    ("ping", "final", "error", "deny"),
+    ("ping", "final", "error", "deny"),
+    ("-", "final", "error", "deny"),
+    ("GET", "final", "ok", "allow"),
+    ("DELETE", "final", "ok", "allow"),
+    ("ping", "final", "error", "deny"),
+];
+
 #[test]
 fn every_message_leaves_exactly_one_entry_however_it_ends() {
     let script = Script::tools(&["act", "fail"])
@@ -94,21 +146,7 @@ fn every_message_leaves_exactly_one_entry_however_it_ends() {
         client.say(&format!(r#"{{"jsonrpc":"2.0","id":"x","method":"{method}","params":{params}}}"#));
     };
     client.initialize("2025-06-18");
-    for (method, params) in [
-        ("ping", "{}"),
-        ("tools/list", "{}"),
-        ("tools/list", r#"{"cursor":"forged"}"#),
-        ("resources/list", "{}"),
-        ("tools/call", r#"{"name":"alpha__act"}"#),
-        ("tools/call", r#"{"name":"alpha__fail"}"#),
-        ("tools/call", r#"{"name":"alpha__gone"}"#),
-        ("tools/call", r#"{"arguments":{}}"#),
-        ("prompts/get", r#"{"name":"alpha__ask"}"#),
-        ("resources/read", r#"{"uri":"alpha+mem://one"}"#),
-        ("resources/read", r#"{"uri":"mem://one"}"#),
-        ("no/such", "{}"),
-        ("sampling/createMessage", "{}"),
-    ] {
+    for (method, params) in REQUESTS {
         say(&client, method, params);
     }
     client.notify("notifications/cancelled", r#"{"requestId":99}"#);
@@ -124,49 +162,15 @@ fn every_message_leaves_exactly_one_entry_however_it_ends() {
     client.delete();
     say(&client, "ping", "{}");
 
-    let expected = [
-        ("initialize", "final", "ok", "allow"),
-        ("notifications/initialized", "final", "ok", "allow"),
-        ("ping", "final", "ok", "allow"),
-        ("tools/list", "final", "ok", "allow"),
-        ("tools/list", "final", "error", "allow"),
-        ("resources/list", "final", "ok", "allow"),
-        ("tools/call", "intent outcome", "ok", "allow"),
-        ("tools/call", "intent outcome", "tool_error", "allow"),
-        ("tools/call", "final", "denied", "deny"),
-        ("tools/call", "final", "error", "deny"),
-        ("prompts/get", "intent outcome", "error", "allow"),
-        ("resources/read", "intent outcome", "ok", "allow"),
-        ("resources/read", "final", "denied", "deny"),
-        ("no/such", "final", "error", "deny"),
-        ("sampling/createMessage", "final", "error", "deny"),
-        ("notifications/cancelled", "final", "ok", "allow"),
-        ("no/such", "final", "error", "deny"),
-        ("-", "final", "ok", "allow"),
-        ("-", "final", "error", "deny"),
-        ("-", "final", "error", "deny"),
-        ("-", "final", "error", "deny"),
-        ("ping", "final", "error", "deny"),
-        ("ping", "final", "error", "deny"),
-        ("-", "final", "error", "deny"),
-        ("GET", "final", "ok", "allow"),
-        ("DELETE", "final", "ok", "allow"),
-        ("ping", "final", "error", "deny"),
-    ];
-    until("the last entry", || (entries(&daemon).len() >= expected.len()).then_some(()));
-    let found = entries(&daemon);
-    let found: Vec<(String, String, String, String)> = found
-        .iter()
-        .map(|lines| {
-            let last = lines.last().unwrap();
-            let word = |key: &str| last[key].as_str().unwrap_or("-").to_owned();
-            let kinds: Vec<&str> = lines.iter().map(|line| line["line"].as_str().unwrap()).collect();
-            (word("method"), kinds.join(" "), word("outcome"), word("decision"))
-        })
-        .collect();
-    let expected: Vec<_> =
-        expected.iter().map(|(a, b, c, d)| (a.to_string(), b.to_string(), c.to_string(), d.to_string())).collect();
-    assert_eq!(found, expected);
+    until("the last entry", || (entries(&daemon).len() >= ENTRIES.len()).then_some(()));
+    let found = entries(&daemon).into_iter().map(|lines| {
+        let last = lines.last().unwrap();
+        let word = |key: &str| last[key].as_str().unwrap_or("-").to_owned();
+        let kinds: Vec<&str> = lines.iter().map(|line| line["line"].as_str().unwrap()).collect();
+        [word("method"), kinds.join(" "), word("outcome"), word("decision")]
+    });
+    let expected = ENTRIES.map(|(method, lines, outcome, decision)| [method, lines, outcome, decision]);
+    assert_eq!(found.collect::<Vec<_>>(), expected);
 }
 
 #[test]
@@ -183,7 +187,9 @@ fn no_line_holds_a_session_id_or_the_value_of_an_argument() {
     assert!(!text.contains("canary"), "{text}");
     assert!(!text.contains(client.session.as_deref().unwrap()), "{text}");
     // Nor does the status page, nor the log.
-    for other in [daemon.get("/status").text().to_owned(), daemon.log(), daemon.get("/metrics").text().to_owned()] {
+    for other in
+        [daemon.get("/status").text().to_owned(), daemon.log(), daemon.get("/metrics").text().to_owned()]
+    {
         assert!(!other.contains("canary") && !other.contains(client.session.as_deref().unwrap()), "{other}");
     }
 }
@@ -215,7 +221,10 @@ fn an_upstream_sees_its_own_names_and_nothing_of_the_client() {
     assert_eq!(answer.message()["id"], "client-id");
 
     let raw = daemon.journal("alpha").raw("tools/call").remove(0);
-    assert!(raw.contains(r#""arguments":{"z":12345678901234567890,"a":"\u0041/","z2":{ "k" : 1.0 }}"#), "{raw}");
+    assert!(
+        raw.contains(r#""arguments":{"z":12345678901234567890,"a":"\u0041/","z2":{ "k" : 1.0 }}"#),
+        "{raw}"
+    );
     assert!(raw.contains(r#""unknown":[1.50,123456789012345678901.10]"#), "{raw}");
     assert!(raw.contains(r#""com.example/keep":{"n":1.00}"#), "{raw}");
     assert!(raw.contains(r#""name":"act""#), "{raw}");

@@ -1,12 +1,11 @@
 //! Streamable HTTP: sessions, streams, disconnects, and what is refused before a message is read.
 
 use serde_json::{Value, json};
-use testkit::{Connection, Daemon, Request, Script, Setup, Step, until};
+use testkit::{Daemon, Script, Setup, Step, until};
 
 use crate::settled;
 
 const PING: &str = r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;
-const INITIALIZE: &str = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{}}}"#;
 
 fn plain() -> Daemon {
     settled(&Setup::one("alpha", Script::tools(&["act"])), &["alpha"])
@@ -83,7 +82,11 @@ fn a_handshake_agrees_to_what_is_served() {
         assert_eq!(answer.message()["result"]["protocolVersion"], agreed);
     }
     for params in ["{}", r#"{"protocolVersion":7}"#] {
-        assert_eq!(daemon.stranger().request("initialize", params).verdict(), (200, Some(-32602)), "{params}");
+        assert_eq!(
+            daemon.stranger().request("initialize", params).verdict(),
+            (200, Some(-32602)),
+            "{params}"
+        );
     }
 }
 
@@ -100,6 +103,24 @@ fn requests_of_the_stateless_era_are_told_what_is_served() {
     }
     let answer = client.send(&client.bare("GET").with("mcp-protocol-version", "2026-07-28"));
     assert_eq!((answer.status, answer.header("allow")), (405, Some("POST")));
+}
+
+#[test]
+fn sessions_end_when_nobody_uses_them_and_not_while_somebody_does() {
+    let setup = Setup::one("alpha", slow()).process("session: { idle: 300ms }");
+    let daemon = settled(&setup, &["alpha"]);
+    let (idle, listening, calling) = (daemon.client(), daemon.client(), daemon.client());
+    let stream = listening.listen();
+    let pending = calling.start("tools/call", r#"{"name":"alpha__slow","_meta":{"progressToken":1}}"#);
+    daemon.journal("alpha").waits_at("go");
+    // The status page looks without touching.
+    until("the idle session to end", || (daemon.status()["sessions"] == 2).then_some(()));
+    assert_eq!(idle.request("ping", "{}").status, 404);
+    assert_eq!(listening.request("ping", "{}").status, 200);
+    daemon.journal("alpha").open("go");
+    assert_eq!(pending.answer().messages().last().unwrap()["result"]["content"][0]["text"], "late");
+    drop(stream);
+    until("all sessions to end", || (daemon.status()["sessions"] == 0).then_some(()));
 }
 
 // ---------------------------------------------------------------- answers and streams
@@ -153,7 +174,11 @@ fn a_client_that_takes_one_type_gets_that_one() {
         ("application/json, text/event-stream", "text/event-stream", 3),
     ] {
         let answer = client.send(&client.post(body).with("accept", accept));
-        assert_eq!((answer.header("content-type"), answer.messages().len()), (Some(kind), messages), "{accept}");
+        assert_eq!(
+            (answer.header("content-type"), answer.messages().len()),
+            (Some(kind), messages),
+            "{accept}"
+        );
     }
     let answer = client.send(&client.post(PING).with("accept", "text/event-stream"));
     assert_eq!(answer.header("content-type"), Some("text/event-stream"));
@@ -189,7 +214,10 @@ fn a_cancellation_reaches_the_upstream_under_the_id_it_knows() {
     stream.next_message().unwrap();
     // One that is not running, and one of another type, cancel nothing.
     for other in ["99".to_owned(), format!("\"{id}\"")] {
-        assert_eq!(client.notify("notifications/cancelled", &format!(r#"{{"requestId":{other}}}"#)).status, 202);
+        assert_eq!(
+            client.notify("notifications/cancelled", &format!(r#"{{"requestId":{other}}}"#)).status,
+            202
+        );
     }
     let reason = r#""no longer \u0077anted""#;
     client.notify("notifications/cancelled", &format!(r#"{{"requestId":{id},"reason":{reason}}}"#));
@@ -202,7 +230,8 @@ fn a_cancellation_reaches_the_upstream_under_the_id_it_knows() {
     assert_eq!(journal.received("notifications/cancelled").len(), 1);
     // Its id is free again.
     journal.open("go");
-    let again = format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{{"name":"alpha__act"}}}}"#);
+    let again =
+        format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{{"name":"alpha__act"}}}}"#);
     assert_eq!(client.say(&again).status, 200);
 }
 
@@ -241,7 +270,9 @@ fn a_message_goes_to_one_stream_and_the_next_takes_over() {
     assert_eq!(first.next_message().unwrap(), changed);
     drop(first);
     // There is room for one more as soon as the daemon has seen the first one go.
-    until("the end of the first stream", || (client.begin(&client.bare("GET")).stream().head.status == 200).then_some(()));
+    until("the end of the first stream", || {
+        (client.begin(&client.bare("GET")).stream().head.status == 200).then_some(())
+    });
     daemon.journal("alpha").cue("two");
     assert_eq!(second.next_message().unwrap(), changed);
     client.delete();
@@ -257,7 +288,9 @@ fn a_session_has_a_bounded_number_of_streams() {
     assert_eq!(answer.status, 429);
     assert!(answer.header("retry-after").is_some());
     drop(open);
-    until("a place for a stream", || (client.begin(&client.bare("GET")).stream().head.status == 200).then_some(()));
+    until("a place for a stream", || {
+        (client.begin(&client.bare("GET")).stream().head.status == 200).then_some(())
+    });
 }
 
 #[test]
@@ -266,7 +299,8 @@ fn silence_is_kept_alive_on_every_stream() {
     let daemon = settled(&setup, &["alpha"]);
     let client = daemon.client();
     let mut listening = client.listen();
-    let mut running = client.start("tools/call", r#"{"name":"alpha__slow","_meta":{"progressToken":1}}"#).stream();
+    let mut running =
+        client.start("tools/call", r#"{"name":"alpha__slow","_meta":{"progressToken":1}}"#).stream();
     running.next_message().unwrap();
     listening.reads(b": keep-alive\n\n");
     running.reads(b": keep-alive\n\n");
@@ -282,214 +316,4 @@ fn a_long_wait_without_progress_becomes_a_stream_too() {
     assert_eq!(stream.head.header("content-type"), Some("text/event-stream"));
     daemon.journal("alpha").open("go");
     assert_eq!(stream.all().len(), 1);
-}
-
-// ---------------------------------------------------------------- what is refused
-
-#[test]
-fn a_foreign_host_or_origin_reaches_nothing() {
-    let setup = Setup::one("alpha", Script::tools(&["act"]))
-        .process("allowed_hosts: [mcp.acme.example]\nallowed_origins: [\"https://chat.acme.example\"]");
-    let daemon = settled(&setup, &["alpha"]);
-    let client = daemon.client();
-    let port = daemon.address().port();
-    for (host, status) in [
-        (format!("127.0.0.1:{port}"), 200),
-        (format!("localhost:{port}"), 200),
-        ("LOCALHOST".to_owned(), 200),
-        (format!("[::1]:{port}"), 200),
-        ("mcp.acme.example".to_owned(), 200),
-        ("mcp.acme.example:443".to_owned(), 200),
-        ("evil.example".to_owned(), 403),
-        (format!("evil.example:{port}"), 403),
-        ("mcp.acme.example.evil.example".to_owned(), 403),
-        ("localhost@evil.example".to_owned(), 400),
-        ("a b".to_owned(), 400),
-        (String::new(), 400),
-    ] {
-        let answer = client.send(&client.post(PING).with("host", &host));
-        assert_eq!(answer.status, status, "host `{host}`: {}", answer.text());
-    }
-    for (origin, status) in [
-        ("https://chat.acme.example", 200),
-        ("http://chat.acme.example", 403),
-        ("https://chat.acme.example.evil.example", 403),
-        ("https://evil.example", 403),
-        ("null", 403),
-        ("http://localhost:3000", 403),
-    ] {
-        let answer = client.send(&client.post(PING).with("origin", origin));
-        assert_eq!(answer.status, status, "origin `{origin}`: {}", answer.text());
-        let allowed = answer.header("access-control-allow-origin");
-        assert_eq!(allowed.is_some(), status == 200, "{origin}");
-    }
-    let twice = client.post(PING).and("host", "localhost").and("host", "evil.example");
-    assert_eq!(client.send(&twice).status, 400);
-    let both = Request::new("POST", "http://evil.example/mcp").with("host", "localhost");
-    assert!([400, 403].contains(&client.send(&both).status));
-    // The same door for every verb and for the operators.
-    for verb in ["GET", "DELETE", "OPTIONS", "PUT"] {
-        assert_eq!(client.send(&client.bare(verb).with("host", "evil.example")).status, 403, "{verb}");
-    }
-    let mut operators = Connection::open(daemon.admin().trim_start_matches("http://").parse().unwrap());
-    operators.send(&Request::new("GET", "/status").with("host", "evil.example").bytes(daemon.address()));
-    assert_eq!(operators.answer().status, 403);
-    assert_eq!(client.request("ping", "{}").status, 200);
-}
-
-#[test]
-fn a_request_that_is_none_of_ours_gets_the_error_of_http() {
-    let setup = Setup::one("alpha", Script::tools(&["act"])).process("limits: { body: 64KiB }");
-    let daemon = settled(&setup, &["alpha"]);
-    let client = daemon.client();
-    let large = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"ping","params":{{"x":"{}"}}}}"#, "x".repeat(65_536));
-    let fits = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"ping","params":{{"x":"{}"}}}}"#, "x".repeat(65_000));
-    for (what, request, status) in [
-        ("PUT", client.bare("PUT"), 405),
-        ("OPTIONS", client.bare("OPTIONS"), 405),
-        ("no type", client.post(PING).without("content-type"), 415),
-        ("plain text", client.post(PING).with("content-type", "text/plain"), 415),
-        ("two types", client.post(PING).and("content-type", "text/plain"), 415),
-        ("packed", client.post(PING).with("content-encoding", "gzip"), 415),
-        ("another charset of the same", client.post(PING).with("content-type", "application/json; charset=utf-8"), 200),
-        ("html wanted", client.post(PING).with("accept", "text/html"), 406),
-        ("large", client.post(large.clone()), 413),
-        ("large in chunks", client.post(large).chunked(), 413),
-        ("fits", client.post(fits.clone()), 200),
-        ("fits in chunks", client.post(fits).chunked(), 200),
-        ("two sessions", client.post(PING).and("mcp-session-id", "other"), 400),
-        ("two revisions", client.post(PING).and("mcp-protocol-version", "2025-06-18"), 400),
-        ("an unknown revision", client.post(PING).with("mcp-protocol-version", "2099-01-01"), 400),
-        ("an old revision", client.post(PING).with("mcp-protocol-version", "2025-03-26"), 200),
-        ("no revision", client.post(PING).without("mcp-protocol-version"), 200),
-        ("an address too long", Request::post(&format!("/mcp?{}", "x".repeat(9000)), PING), 414),
-        ("a query", client.post(PING), 200),
-    ] {
-        let answer = client.send(&request);
-        assert_eq!(answer.status, status, "{what}: {}", String::from_utf8_lossy(&answer.body));
-        if status == 405 {
-            assert_eq!(answer.header("allow"), Some("GET, POST, DELETE"), "{what}");
-        }
-        if status != 200 {
-            assert_eq!(answer.header("content-type"), Some("application/json"), "{what}");
-        }
-    }
-}
-
-#[test]
-fn what_is_not_http_is_answered_or_dropped_and_hurts_nobody() {
-    let daemon = plain();
-    let client = daemon.client();
-    let body = PING.len();
-    let session = client.session.as_deref().unwrap();
-    let head = format!("POST /mcp HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\nmcp-session-id: {session}\r\n");
-    for (bytes, statuses) in [
-        ("GARBAGE\r\n\r\n".to_owned(), &[400][..]),
-        ("GET /mcp HTTP/1.0\r\nhost: localhost\r\n\r\n".to_owned(), &[505]),
-        (format!("{head}content-length: {body}\r\ncontent-length: 3\r\n\r\n{PING}"), &[400]),
-        (format!("{head}content-length: {body}\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n"), &[400]),
-        (format!("{head}content-length: nine\r\n\r\n{PING}"), &[400]),
-        (format!("{head}transfer-encoding: chunked\r\n\r\nzz\r\n"), &[400]),
-        (format!("{head}x: {}\r\n\r\n", "x".repeat(100_000)), &[431]),
-        (format!("{head}{}\r\n", "x: y\r\n".repeat(200)), &[431]),
-    ] {
-        let mut connection = daemon.connect();
-        connection.send(bytes.as_bytes());
-        let answer = String::from_utf8_lossy(&connection.rest()).into_owned();
-        let status = answer.split(' ').nth(1).and_then(|word| word.parse().ok()).unwrap_or(0);
-        let shown: String = bytes.chars().take(150).collect();
-        assert!(statuses.contains(&status), "{shown:?}: {answer:?}");
-    }
-    assert_eq!(client.request("ping", "{}").status, 200);
-}
-
-#[test]
-fn a_wrong_message_gets_its_error_and_the_next_on_the_same_connection_its_answer() {
-    let daemon = plain();
-    let client = daemon.client();
-    let deep = format!(r#"{{"jsonrpc":"2.0","id":3,"method":"ping","params":{{"x":{}}}}}"#, "[".repeat(100) + &"]".repeat(100));
-    let mut connection = daemon.connect();
-    for (body, verdict, id) in [
-        ("", (400, Some(-32700)), None),
-        ("{", (400, Some(-32700)), None),
-        ("nonsense", (400, Some(-32700)), None),
-        (r#"{"jsonrpc":"2.0","id":3,"method":"ping"}{}"#, (400, Some(-32700)), None),
-        ("[]", (400, Some(-32600)), None),
-        ("[{\"jsonrpc\":\"2.0\",\"id\":3,\"method\":\"ping\"}]", (400, Some(-32600)), None),
-        ("7", (400, Some(-32600)), None),
-        ("{}", (400, Some(-32600)), None),
-        (r#"{"id":3,"method":"ping"}"#, (400, Some(-32600)), Some(json!(3))),
-        (r#"{"jsonrpc":"1.0","id":"3","method":"ping"}"#, (400, Some(-32600)), Some(json!("3"))),
-        (r#"{"jsonrpc":"2.0","id":null,"method":"ping"}"#, (400, Some(-32600)), None),
-        (r#"{"jsonrpc":"2.0","id":1.5,"method":"ping"}"#, (400, Some(-32600)), None),
-        (r#"{"jsonrpc":"2.0","id":3,"id":4,"method":"ping"}"#, (400, Some(-32600)), None),
-        (r#"{"jsonrpc":"2.0","id":3,"method":"ping","m\u0065thod":"tools/list"}"#, (400, Some(-32600)), Some(json!(3))),
-        (r#"{"jsonrpc":"2.0","id":3,"method":"ping","Method":"tools/list"}"#, (400, Some(-32600)), Some(json!(3))),
-        (r#"{"jsonrpc":"2.0","id":3,"method":"ping","params":[1]}"#, (400, Some(-32600)), Some(json!(3))),
-        (r#"{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"alpha__act","arguments":{"a":1,"a":2}}}"#, (400, Some(-32600)), Some(json!(3))),
-        (&deep, (400, Some(-32600)), Some(json!(3))),
-    ] {
-        connection.send(&client.post(body).bytes(daemon.address()));
-        let answer = connection.answer();
-        assert_eq!(answer.verdict(), verdict, "{body:.200}");
-        if id.is_some() {
-            assert_eq!(answer.message().get("id").cloned(), id, "{body:.200}");
-        }
-        connection.send(&client.post(PING).bytes(daemon.address()));
-        assert_eq!(connection.answer().message()["result"], json!({}), "after {body:.200}");
-    }
-    let bytes = client.post(b"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"\xff\"}".to_vec());
-    assert_eq!(client.send(&bytes).verdict(), (400, Some(-32700)));
-    assert_eq!(daemon.journal("alpha").received("tools/call").len(), 0);
-}
-
-#[test]
-fn a_body_that_breaks_off_is_no_message() {
-    let daemon = plain();
-    let client = daemon.client();
-    let whole = client.post(r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"alpha__act"}}"#);
-    let bytes = whole.bytes(daemon.address());
-    let mut connection = daemon.connect();
-    connection.send(&bytes[..bytes.len() - 10]);
-    connection.finish();
-    connection.rest();
-    client.call("alpha__act", r#"{"second":true}"#);
-    let calls = daemon.journal("alpha").received("tools/call");
-    assert_eq!(calls.len(), 1);
-    assert_eq!(calls[0]["params"]["arguments"]["second"], true);
-}
-
-#[test]
-fn a_preflight_of_a_listed_page_is_answered() {
-    let setup = Setup::one("alpha", Script::tools(&["act"])).process("allowed_origins: [\"https://chat.acme.example\"]");
-    let daemon = settled(&setup, &["alpha"]);
-    let client = daemon.stranger();
-    let preflight = Request::new("OPTIONS", "/mcp")
-        .with("origin", "https://chat.acme.example")
-        .with("access-control-request-method", "POST");
-    let answer = client.send(&preflight);
-    assert_eq!(answer.status, 204);
-    assert_eq!(answer.header("access-control-allow-origin"), Some("https://chat.acme.example"));
-    assert!(answer.header("access-control-allow-headers").unwrap().contains("mcp-session-id"));
-    let answer = client.send(&Request::post("/mcp", INITIALIZE).with("origin", "https://chat.acme.example"));
-    assert!(answer.header("access-control-expose-headers").unwrap().contains("mcp-session-id"));
-    assert_eq!(client.send(&preflight.with("origin", "https://evil.example")).status, 403);
-}
-
-#[test]
-fn sessions_end_when_nobody_uses_them_and_not_while_somebody_does() {
-    let setup = Setup::one("alpha", slow()).process("session: { idle: 300ms }");
-    let daemon = settled(&setup, &["alpha"]);
-    let (idle, listening, calling) = (daemon.client(), daemon.client(), daemon.client());
-    let stream = listening.listen();
-    let pending = calling.start("tools/call", r#"{"name":"alpha__slow","_meta":{"progressToken":1}}"#);
-    daemon.journal("alpha").waits_at("go");
-    // The status page looks without touching.
-    until("the idle session to end", || (daemon.status()["sessions"] == 2).then_some(()));
-    assert_eq!(idle.request("ping", "{}").status, 404);
-    assert_eq!(listening.request("ping", "{}").status, 200);
-    daemon.journal("alpha").open("go");
-    assert_eq!(pending.answer().messages().last().unwrap()["result"]["content"][0]["text"], "late");
-    drop(stream);
-    until("all sessions to end", || (daemon.status()["sessions"] == 0).then_some(()));
 }

@@ -26,7 +26,8 @@ fn text(result: &Value) -> &str {
 fn the_dead_and_the_silent_hide_nobody() {
     let mut setup = Setup::new();
     for n in 0..10 {
-        setup = setup.upstream(&format!("good{n}"), Script::tools(&["act"]).resource("mem://a").prompt("ask"));
+        setup =
+            setup.upstream(&format!("good{n}"), Script::tools(&["act"]).resource("mem://a").prompt("ask"));
     }
     for n in 0..5 {
         setup = setup.upstream(&format!("dead{n}"), Script::new().at_start(&[Step::exit(1)]));
@@ -85,50 +86,6 @@ fn a_list_waits_for_an_upstream_in_its_first_start() {
     assert_eq!(text(&call.answer().messages().pop().unwrap()["result"]), "act");
 }
 
-#[test]
-fn noise_and_floods_cost_nothing_but_a_line_in_the_log() {
-    let script = Script::tools(&["act"])
-        .at_start(&[Step::noise(3), Step::stderr(3)])
-        .on_call("act", &[Step::stderr(20_000), Step::noise(2_000), Step::result(r#"{"content":[{"type":"text","text":"fine"}]}"#)]);
-    let daemon = settled(&Setup::one("alpha", script), &["alpha"]);
-    let client = daemon.client();
-    for _ in 0..3 {
-        assert_eq!(text(&client.call("alpha__act", "{}")), "fine");
-    }
-    let log = daemon.log();
-    assert!(log.contains("noise 0 on the error stream") && log.contains("upstream=\"alpha\""), "{log:.2000}");
-    assert!(log.lines().count() < 5_000, "{} lines", log.lines().count());
-}
-
-#[test]
-fn large_answers_side_by_side_with_small_ones_all_arrive() {
-    let script = Script::tools(&["big", "act"]).on_call("big", &[Step::big(3_000_000)]);
-    let daemon = settled(&Setup::new().upstream_with("alpha", script, "share: tenant"), &["alpha"]);
-    let client = daemon.client();
-    let big: Vec<_> = (0..8).map(|_| client.start("tools/call", r#"{"name":"alpha__big"}"#)).collect();
-    for _ in 0..20 {
-        client.call("alpha__act", &format!(r#"{{"x":"{}"}}"#, "y".repeat(200_000)));
-    }
-    for pending in big {
-        let id = pending.id;
-        let message = pending.answer().messages().pop().unwrap();
-        assert_eq!(message["id"], id);
-        assert_eq!(text(&message["result"]).len(), 3_000_000);
-    }
-}
-
-#[test]
-fn a_result_above_the_limit_is_refused_and_the_session_goes_on() {
-    let script = Script::tools(&["big", "act"]).on_call("big", &[Step::big(200_000)]);
-    let setup = Setup::one("alpha", script).process("limits: { result: 100KiB }");
-    let daemon = settled(&setup, &["alpha"]);
-    let client = daemon.client();
-    let result = client.call("alpha__big", "{}");
-    assert_eq!(result["isError"], true);
-    assert_eq!(result["_meta"]["portcullis/error"]["reason"], "result_too_large");
-    client.call("alpha__act", "{}");
-}
-
 // ---------------------------------------------------------------- death and delay in the middle of a call
 
 #[test]
@@ -152,7 +109,11 @@ fn a_call_in_flight_ends_with_a_result_when_its_server_dies() {
         assert_eq!(result["isError"], true, "{result}");
         assert!(text(&result).contains("alpha"), "{result}");
         let told = &result["_meta"]["portcullis/error"];
-        assert_eq!((&told["reason"], &told["upstream"]), (&json!("upstream_exited"), &json!("alpha")), "{result}");
+        assert_eq!(
+            (&told["reason"], &told["upstream"]),
+            (&json!("upstream_exited"), &json!("alpha")),
+            "{result}"
+        );
     }
     let error = prompt.answer().messages().pop().unwrap()["error"].clone();
     assert_eq!((&error["code"], &error["data"]["reason"]), (&json!(-32603), &json!("upstream_exited")));
@@ -165,7 +126,8 @@ fn a_call_in_flight_ends_with_a_result_when_its_server_dies() {
     });
     assert_ne!(before, after);
     let journal = daemon.journal("alpha");
-    let names: Vec<_> = journal.received("tools/call").iter().map(|call| call["params"]["name"].clone()).collect();
+    let names: Vec<_> =
+        journal.received("tools/call").iter().map(|call| call["params"]["name"].clone()).collect();
     assert_eq!(names.iter().filter(|name| **name == "die").count(), 1);
     assert_eq!(names.iter().filter(|name| **name == "wait").count(), 1);
     let lines = daemon.entry("the call", |line| line["tool"] == "alpha__die");
@@ -190,9 +152,14 @@ fn a_server_that_dies_at_once_makes_its_calls_results_that_say_so() {
 fn a_call_that_takes_too_long_is_cancelled_and_told() {
     let script = Script::tools(&["wait", "tick", "act"]).on_call("wait", &[Step::gate("never")]).on_call(
         "tick",
-        &[Step::progress("1"), Step::gate("tick"), Step::result(r#"{"content":[{"type":"text","text":"ticked"}]}"#)],
+        &[
+            Step::progress("1"),
+            Step::gate("tick"),
+            Step::result(r#"{"content":[{"type":"text","text":"ticked"}]}"#),
+        ],
     );
-    let setup = Setup::new().upstream_with("alpha", script, "share: tenant\ntimeouts: { call: 300ms, call_max: 1m }");
+    let setup =
+        Setup::new().upstream_with("alpha", script, "share: tenant\ntimeouts: { call: 300ms, call_max: 1m }");
     let daemon = settled(&setup, &["alpha"]);
     let client = daemon.client();
     let result = client.call("alpha__wait", "{}");
@@ -205,6 +172,67 @@ fn a_call_that_takes_too_long_is_cancelled_and_told() {
     journal.open("never");
     client.call("alpha__act", "{}");
     assert_eq!(daemon.state_of("alpha")["state"], "up");
+}
+
+#[test]
+fn a_session_that_ends_gives_up_what_it_runs() {
+    let script = Script::tools(&["wait", "act"]).on_call("wait", &[Step::gate("never")]);
+    let daemon = settled(&Setup::new().upstream_with("alpha", script, "share: tenant"), &["alpha"]);
+    let client = daemon.client();
+    let pending = client.start("tools/call", r#"{"name":"alpha__wait"}"#);
+    let journal = daemon.journal("alpha");
+    journal.waits_at("never");
+    assert_eq!(client.delete().status, 204);
+    let told = journal.awaits("notifications/cancelled");
+    assert_eq!(told["params"]["requestId"], journal.received("tools/call")[0]["id"]);
+    assert_eq!(pending.answer().messages(), [json!(null); 0]);
+    let lines = daemon.entry("the call", |line| line["tool"] == "alpha__wait");
+    assert_eq!(lines.last().unwrap()["outcome"], "abandoned");
+    daemon.client().call("alpha__act", "{}");
+}
+
+#[test]
+fn a_session_runs_a_bounded_number_of_calls() {
+    let script = Script::tools(&["wait"])
+        .on_call("wait", &[Step::gate("go"), Step::result(r#"{"content":[{"type":"text","text":"done"}]}"#)]);
+    let daemon = settled(&Setup::new().upstream_with("alpha", script, "share: tenant"), &["alpha"]);
+    let client = daemon.client();
+    let waiting: Vec<_> = (0..256).map(|_| client.start("tools/call", r#"{"name":"alpha__wait"}"#)).collect();
+    until("all of them to wait", || {
+        let waits = daemon.journal("alpha").entries().iter().filter(|entry| entry["gate"] == "go").count();
+        (waits == 256).then_some(())
+    });
+    let result = client.call("alpha__wait", "{}");
+    assert_eq!(
+        (&result["isError"], &result["_meta"]["portcullis/error"]["reason"]),
+        (&json!(true), &json!("busy"))
+    );
+    // Lists cost nothing, and other sessions have their own bound.
+    assert_eq!(client.names(Kind::Tools), ["alpha__wait"]);
+    let other = daemon.client();
+    let theirs = other.start("tools/call", r#"{"name":"alpha__wait"}"#);
+    daemon.journal("alpha").open("go");
+    for pending in waiting.into_iter().chain([theirs]) {
+        assert_eq!(text(&pending.answer().messages().pop().unwrap()["result"]), "done");
+    }
+}
+
+#[test]
+fn what_was_learned_outlives_a_restart() {
+    let mut daemon = settled(&Setup::one("alpha", Script::tools(&["b.c", "a"])), &["alpha"]);
+    let names = daemon.client().names(Kind::Tools);
+    assert_eq!(daemon.journal("alpha").received("server/discover").len(), 1);
+    daemon.restart(PORTCULLIS);
+    daemon.settled("alpha");
+    let client = daemon.client();
+    assert_eq!(client.names(Kind::Tools), names);
+    client.call(&names[0], "{}");
+    let journal = daemon.journal("alpha");
+    assert_eq!(journal.received("server/discover").len(), 1, "the era is known");
+    assert_eq!(journal.received("initialize").len(), 3);
+    // Records go on where they were.
+    let hellos = daemon.audit().iter().filter(|line| line["method"] == "initialize").count();
+    assert_eq!(hellos, 2);
 }
 
 #[test]
@@ -267,9 +295,7 @@ fn processes_of_principals_are_capped_per_tenant() {
     let result = clients[2].call("alpha__act", "{}");
     assert_eq!(result["_meta"]["portcullis/error"]["reason"], "too_many_processes", "{result}");
     clients[0].delete();
-    until("a free place", || {
-        clients[2].call("alpha__act", "{}")["structuredContent"]["pid"].as_u64()
-    });
+    until("a free place", || clients[2].call("alpha__act", "{}")["structuredContent"]["pid"].as_u64());
 }
 
 #[test]
@@ -296,9 +322,8 @@ fn the_environment_of_a_server_is_what_the_configuration_says() {
         json!(folder.path())
     );
     let daemon = Setup::new().upstream_as("alpha", &yaml).start(PORTCULLIS);
-    let (variables, home): (Value, String) = until("the server's word", || {
-        serde_json::from_str(&std::fs::read_to_string(&seen).ok()?).ok()
-    });
+    let (variables, home): (Value, String) =
+        until("the server's word", || serde_json::from_str(&std::fs::read_to_string(&seen).ok()?).ok());
     assert_eq!(variables["GIVEN"], "a b");
     assert_eq!(std::path::Path::new(&home), folder.path());
     for foreign in ["CARGO", "CARGO_MANIFEST_DIR", "NEXTEST", "RUST_LOG"] {
@@ -316,7 +341,9 @@ fn what_an_upstream_asks_of_a_client_is_refused_and_recorded() {
         .iter()
         .map(|method| {
             let params = r#"{"messages":[],"maxTokens":1,"message":"canary-1","requestedSchema":{}}"#;
-            Step::send(&format!(r#"{{"jsonrpc":"2.0","id":"{method}","method":"{method}","params":{params}}}"#))
+            Step::send(&format!(
+                r#"{{"jsonrpc":"2.0","id":"{method}","method":"{method}","params":{params}}}"#
+            ))
         })
         .chain([
             Step::send(r#"{"jsonrpc":"2.0","id":77,"method":"ping"}"#),
@@ -340,7 +367,10 @@ fn what_an_upstream_asks_of_a_client_is_refused_and_recorded() {
         let entry = daemon.entry(method, |line| line["method"] == method);
         assert_eq!(entry.len(), 1);
         let line = &entry[0];
-        assert_eq!((&line["upstream"], &line["decision"], &line["outcome"]), (&json!("alpha"), &json!("deny"), &json!("denied")));
+        assert_eq!(
+            (&line["upstream"], &line["decision"], &line["outcome"]),
+            (&json!("alpha"), &json!("deny"), &json!("denied"))
+        );
     }
     let pong = answers.iter().find(|answer| answer["id"] == 77).unwrap();
     assert_eq!(pong["result"], json!({}));
@@ -357,8 +387,10 @@ fn a_wrapper_and_all_below_it_end_with_their_session() {
     let before: HashSet<_> = processes::descendants(daemon.pid()).into_iter().collect();
     let client = daemon.client();
     client.call("alpha__act", "{}");
-    let mine: Vec<_> =
-        processes::descendants(daemon.pid()).into_iter().filter(|process| !before.contains(process)).collect();
+    let mine: Vec<_> = processes::descendants(daemon.pid())
+        .into_iter()
+        .filter(|process| !before.contains(process))
+        .collect();
     // Supervisor, shell, server, child, and the grandchild in a session of its own.
     assert!(mine.len() >= 5, "{mine:?}");
     client.delete();

@@ -131,8 +131,10 @@ async fn connection<S: Site>(stream: TcpStream, peer: SocketAddr, site: Arc<S>, 
         .layer(CatchPanicLayer::custom(Contained))
         .service_fn(move |request| {
             let (site, answering) = (Arc::clone(&site), shared.answer());
+            // Boxed, so that a connection that waits for its next request does not keep room for the answer.
+            let answer = Box::pin(site.answer(request, ends));
             async move {
-                let response = site.answer(request, ends).await;
+                let response = answer.await;
                 Ok::<_, Infallible>(response.map(|body| Sending::new(body, answering)))
             }
         });

@@ -49,31 +49,39 @@ impl Daemon {
     fn try_start(setup: &Setup, program: &str) -> Option<Daemon> {
         let ports = (free_port(), free_port());
         let folder = setup.write(ports);
-        let log = fs::File::create(folder.path().join("log")).unwrap();
-        let child = Command::new(program)
-            .args(["serve", "--config"])
-            .arg(folder.config())
-            .env_remove("RUST_LOG")
-            .stdin(Stdio::null())
-            .stdout(fs::File::create(folder.path().join("out")).unwrap())
-            .stderr(log)
-            .spawn()
-            .unwrap();
+        let child = spawn(program, &folder);
         let at = |port: u16| SocketAddr::from(([127, 0, 0, 1], port));
-        let mut daemon = Daemon { folder, child, clients: at(ports.0), operators: at(ports.1) };
+        let daemon = Daemon { folder, child, clients: at(ports.0), operators: at(ports.1) };
+        daemon.ready()
+    }
+
+    /// Waits until it is; none when somebody else has one of its addresses.
+    fn ready(mut self) -> Option<Daemon> {
         let ended = until("the daemon to be ready", || {
-            if let Some(status) = daemon.child.try_wait().unwrap() {
+            if let Some(status) = self.child.try_wait().unwrap() {
                 return Some(Some(status));
             }
             // Its own word first: another daemon may answer at the port that this one cannot have.
-            let serves = daemon.log().contains("serving");
-            (serves && daemon.get("/readyz").status == 200).then_some(None)
+            let serves = self.log().contains("serving");
+            (serves && self.get("/readyz").status == 200).then_some(None)
         });
         match ended {
-            None => Some(daemon),
+            None => Some(self),
             Some(status) if status.code() == Some(TAKEN) => None,
-            Some(status) => panic!("the daemon ended with {status}:\n{}", daemon.log()),
+            Some(status) => panic!("the daemon ended with {status}:\n{}", self.log()),
         }
+    }
+
+    /// Ends it and starts it again in the same folder, at the same addresses.
+    pub fn restart(&mut self, program: &str) {
+        self.terminate();
+        assert_eq!(self.ended().code(), Some(0), "{}", self.log());
+        self.child = spawn(program, &self.folder);
+        until("the daemon to be ready again", || {
+            assert_eq!(self.child.try_wait().unwrap(), None, "{}", self.log());
+            let serves = self.log().contains("serving");
+            (serves && self.get("/readyz").status == 200).then_some(())
+        });
     }
 
     /// The process.
@@ -273,6 +281,19 @@ impl Journal {
 
 fn message(line: &str) -> Value {
     serde_json::from_str(line).unwrap()
+}
+
+fn spawn(program: &str, folder: &Folder) -> Child {
+    let file = |name: &str| fs::File::create(folder.path().join(name)).unwrap();
+    Command::new(program)
+        .args(["serve", "--config"])
+        .arg(folder.config())
+        .env_remove("RUST_LOG")
+        .stdin(Stdio::null())
+        .stdout(file("out"))
+        .stderr(file("log"))
+        .spawn()
+        .unwrap()
 }
 
 /// A port of loopback that is free now, below those that the system gives to connections.

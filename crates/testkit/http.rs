@@ -340,7 +340,7 @@ fn framing(head: &Answer) -> Framing {
     }
     match head.header("content-length") {
         Some(length) => Framing::Length(length.parse().unwrap()),
-        None if head.status == 204 || head.status == 202 => Framing::Length(0),
+        None if [100, 202, 204].contains(&head.status) => Framing::Length(0),
         None => Framing::Close,
     }
 }

@@ -1,5 +1,7 @@
 //! What a scripted MCP server does. `tests/data/scripted.py` plays it.
 
+use std::{fs, path::Path};
+
 use serde_json::{Value, json};
 use wire::Kind;
 
@@ -104,8 +106,21 @@ impl Script {
         self
     }
 
-    /// The script as a file, for the server of this id.
-    pub(crate) fn write(&self, id: &str) -> String {
+    /// Puts the script of the server of this id into a folder, and returns the arguments with which Python plays it.
+    pub fn install(&self, id: &str, home: &Path) -> [String; 4] {
+        let path = home.join("script.json");
+        fs::create_dir_all(home).unwrap();
+        fs::write(&path, self.text(id)).unwrap();
+        let player = Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("../../tests/data/scripted.py")
+            .canonicalize()
+            .unwrap();
+        let text = |path: &Path| path.to_str().unwrap().to_owned();
+        // Isolated, and without what only slows its start.
+        ["-I".to_owned(), "-S".to_owned(), text(&player), text(&path)]
+    }
+
+    fn text(&self, id: &str) -> String {
         let mut script = self.0.clone();
         script["id"] = id.into();
         if script["capabilities"].is_null() {

@@ -94,18 +94,13 @@ impl Setup {
         for Entry { id, launch, yaml } in &self.upstreams {
             tenant += &format!("  {id}:\n");
             if let Launch::Script(script) | Launch::Wrapped(script) = launch {
-                let path = folder.script(id).join("script.json");
-                fs::create_dir_all(folder.script(id)).unwrap();
-                fs::write(&path, script.write(id)).unwrap();
-                let (player, python) = (player(), python());
+                let args = script.install(id, &folder.script(id));
                 let (command, args) = match launch {
                     Launch::Wrapped(_) => {
-                        let line = format!("{python} -I -S {} {}; exit $?", player.display(), path.display());
-                        ("sh", serde_json::json!(["-c", line.replace('$', "$$")]))
+                        let line = format!("{} {}; exit $$?", python(), args.join(" "));
+                        ("sh", serde_json::json!(["-c", line]))
                     }
-                    Launch::Script(_) | Launch::Written => {
-                        (python, serde_json::json!(["-I", "-S", player, path]))
-                    }
+                    Launch::Script(_) | Launch::Written => (python(), serde_json::json!(args)),
                 };
                 tenant += &format!("    command: {command}\n    args: {args}\n");
             }
@@ -150,11 +145,6 @@ impl Folder {
     pub fn audit(&self) -> PathBuf {
         self.path().join("state/audit/audit.jsonl")
     }
-}
-
-/// The program that plays scripts.
-fn player() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data/scripted.py").canonicalize().unwrap()
 }
 
 /// Python itself where it usually is: what stands before it on a developer's `PATH` may be a slow script.

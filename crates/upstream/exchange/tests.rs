@@ -1,3 +1,5 @@
+//! Tests: timeouts, progress and cancellation of one request.
+
 use crate::connection::Wait;
 use crate::error::UpstreamError;
 use crate::exchange::{Exchange, Incoming};

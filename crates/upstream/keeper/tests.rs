@@ -1,3 +1,5 @@
+//! Tests: restarts, pauses and the breaker.
+
 use crate::scripted::{CALM, LONG, Scripted, answer, ask, call};
 use crate::{Incoming, State, UpstreamError, Wait, What};
 use std::sync::atomic::Ordering;

@@ -1,3 +1,5 @@
+//! Tests: sharing, idle ends and the cap.
+
 use crate::pool::Pool;
 use crate::scripted::{LONG, Memory, Scripted, call};
 use crate::{Seat, Spec, State, UpstreamError, What};

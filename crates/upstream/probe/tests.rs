@@ -1,3 +1,5 @@
+//! Tests: every way a server takes the probe.
+
 use crate::scripted::{CALM, LONG, Scripted, answer, ask, call};
 use crate::{EraFound, EraMemory, State, UpstreamError, What};
 use std::time::Duration;

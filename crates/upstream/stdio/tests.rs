@@ -1,3 +1,5 @@
+//! Tests: a real process: framing, floods, endings.
+
 use crate::scripted::{CALM, LONG, Scripted, answer, ask, call};
 use crate::{Connection, UpstreamError, Wait, What};
 use bytes::Bytes;

@@ -1,3 +1,5 @@
+//! Tests: nothing is left, however it ends.
+
 use crate::scripted::{LONG, Scripted, python, supervisor};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use std::path::Path;

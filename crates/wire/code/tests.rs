@@ -1,3 +1,5 @@
+//! Tests: errors and answers as bytes.
+
 use super::*;
 use crate::{Budget, Frame, Shape};
 

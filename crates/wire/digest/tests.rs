@@ -1,3 +1,5 @@
+//! Tests: what is the same has the same digest, and nothing else.
+
 use expect_test::expect;
 use proptest::prelude::*;
 

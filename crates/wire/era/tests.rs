@@ -1,3 +1,5 @@
+//! Tests: the table of revisions.
+
 use std::fmt::Write as _;
 
 use expect_test::expect;

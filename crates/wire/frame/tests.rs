@@ -1,3 +1,5 @@
+//! Tests: what a frame takes, refuses and leaves alone.
+
 use std::{collections::BTreeMap, fmt::Write as _};
 
 use expect_test::{Expect, expect};

@@ -1,3 +1,5 @@
+//! Tests: ids keep their type and text.
+
 use std::hash::BuildHasher;
 
 use super::*;

@@ -1,3 +1,5 @@
+//! Tests: pages, broken items and renamed ones.
+
 use expect_test::expect;
 
 use super::*;

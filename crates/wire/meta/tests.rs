@@ -1,3 +1,5 @@
+//! Tests: reserved keys in and out.
+
 use expect_test::expect;
 
 use super::*;

@@ -1,3 +1,5 @@
+//! Tests: the golden copy of the method table.
+
 use std::fmt::Write as _;
 
 use expect_test::expect;

@@ -1,3 +1,5 @@
+//! Tests: slices and line breaks.
+
 use super::*;
 
 #[test]

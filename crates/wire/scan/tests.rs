@@ -1,3 +1,5 @@
+//! Tests: the scanner against serde_json.
+
 use std::{collections::HashSet, fmt::Write as _};
 
 use expect_test::{Expect, expect};

@@ -1,3 +1,5 @@
+//! Tests: every spelling of an event stream.
+
 use expect_test::expect;
 use proptest::prelude::*;
 

@@ -1,3 +1,5 @@
+//! Tests: strings in and out.
+
 use proptest::prelude::*;
 
 use super::*;

@@ -1,3 +1,5 @@
+//! Tests: where URIs stand.
+
 use expect_test::expect;
 
 use super::*;

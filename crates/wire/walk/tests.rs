@@ -1,3 +1,5 @@
+//! Tests: finding values in text that was checked.
+
 use proptest::prelude::*;
 
 use super::*;
