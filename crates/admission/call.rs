@@ -22,7 +22,7 @@ pub struct Call {
 }
 
 /// An authenticated asker within a tenant.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Principal {
     /// The isolation unit everything of this principal is keyed by first.
     pub tenant: TenantId,
@@ -30,6 +30,13 @@ pub struct Principal {
     pub issuer: Box<str>,
     /// The name within the issuer.
     pub subject: Arc<str>,
+    /// The groups the credential vouches for.
+    pub groups: Box<[Box<str>]>,
+    /// The scopes the credential carries.
+    pub scopes: Box<[Box<str>]>,
+    /// What was shown: an opaque name of the credential, for records and for revocation. Empty when
+    /// nothing was.
+    pub credential: Box<str>,
 }
 
 /// The isolation unit: first part of every key.

@@ -27,6 +27,10 @@ pub struct Head {
     pub session: Option<Box<str>>,
     /// `MCP-Protocol-Version`, as sent; an empty header counts as none.
     pub revision: Option<Box<str>>,
+    /// Every `Authorization` value, as sent.
+    pub authorization: Vec<Box<str>>,
+    /// The headers that repeat parts of a modern body, as sent.
+    pub mirror: Mirrored,
     /// The client takes `application/json`.
     pub accepts_json: bool,
     /// The client takes `text/event-stream`.
@@ -35,6 +39,17 @@ pub struct Head {
     pub peer: SocketAddr,
     /// When the head was complete.
     pub received: Instant,
+}
+
+/// The headers that repeat parts of a modern body (spec H-28, H-30). The body decides; these must agree.
+#[derive(Clone, Debug, Default)]
+pub struct Mirrored {
+    /// `Mcp-Method`.
+    pub method: Option<Box<str>>,
+    /// `Mcp-Name`.
+    pub name: Option<Box<str>>,
+    /// `Mcp-Param-*`: names in lower case without the prefix, and values.
+    pub params: Vec<(Box<str>, Box<str>)>,
 }
 
 /// The three verbs of Streamable HTTP (spec H-01).
@@ -92,6 +107,8 @@ pub enum Reply {
         body: Pieces,
         /// A session that was opened just now, for `Mcp-Session-Id`.
         session: Option<Arc<str>>,
+        /// What the asker must show, for `WWW-Authenticate`.
+        challenge: Option<String>,
     },
     /// The answer comes from the task that owns the request.
     Running(Running),
@@ -110,6 +127,8 @@ pub struct Out {
     pub message: Pieces,
     /// It is the answer; nothing follows.
     pub last: bool,
+    /// The HTTP status, for an answer that is the first thing said (spec H-08).
+    pub status: u16,
 }
 
 impl Running {

@@ -24,6 +24,9 @@ impl Authn {
             tenant: tenant.clone(),
             issuer: Box::default(),
             subject: "anonymous".into(),
+            groups: Box::default(),
+            scopes: Box::default(),
+            credential: Box::default(),
         });
         Authn { tenant, anonymous }
     }
@@ -46,6 +49,9 @@ impl Authn {
             tenant: principal.tenant.clone(),
             issuer: principal.issuer.clone(),
             subject: format!("{}-{session}", principal.subject).into(),
+            groups: Box::default(),
+            scopes: Box::default(),
+            credential: Box::default(),
         })
     }
 }

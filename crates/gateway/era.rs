@@ -89,6 +89,8 @@ mod tests {
             endpoint: Default::default(),
             session: some(session),
             revision: some(header),
+            authorization: Vec::new(),
+            mirror: Default::default(),
             accepts_json: true,
             accepts_events: true,
             peer: ([127, 0, 0, 1], 1).into(),

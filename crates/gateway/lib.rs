@@ -19,6 +19,8 @@ mod status;
 mod store;
 mod telemetry;
 
-pub use arrival::{Arrival, BodyError, Endpoint, Head, Listening, Out, Reply, Running, Unread, Verb};
+pub use arrival::{
+    Arrival, BodyError, Endpoint, Head, Listening, Mirrored, Out, Reply, Running, Unread, Verb,
+};
 pub use gateway::{Gateway, OpenError};
 pub use upstream::supervisor;

@@ -106,9 +106,11 @@ impl Gateway {
             let lane = Lane { out: out.clone(), ticket };
             let done = gateway.handle(&entered, &mut record, Some(lane)).await;
             let id = entered.frame.id().cloned();
-            if let Reply::Message { body, .. } = close(record, done.map_err(|error| Failure { id, error })) {
+            if let Reply::Message { body, status, .. } =
+                close(record, done.map_err(|error| Failure { id, error }))
+            {
                 // Nobody may listen any more; the record says what was answered.
-                let _ = out.send(Out { message: body, last: true }).await;
+                let _ = out.send(Out { message: body, last: true, status }).await;
             }
         }))
     }
@@ -240,6 +242,9 @@ impl Gateway {
                 tenant: TenantId::new(Arc::clone(&spec.tenant)),
                 issuer: Box::default(),
                 subject: asker,
+                groups: Box::default(),
+                scopes: Box::default(),
+                credential: Box::default(),
             }));
             record.asked_by(&spec.id);
             record.read(question);
@@ -283,7 +288,7 @@ fn close(record: Record, done: Result<Answered, Failure>) -> Reply {
         }
         Ok(Answered::Message { body, outcome, opened }) => {
             record.close(outcome, None, body.len());
-            Reply::Message { status: 200, body, session: opened }
+            Reply::Message { status: 200, body, session: opened, challenge: None }
         }
         Err(failure) => {
             let reply = refusal(&failure);
@@ -314,7 +319,7 @@ fn outcome_of(error: &Error) -> Outcome {
 
 fn refusal(failure: &Failure) -> Reply {
     let body = Pieces::one(failure.error.message(failure.id.as_ref()));
-    Reply::Message { status: failure.error.answer().status, body, session: None }
+    Reply::Message { status: failure.error.answer().status, body, session: None, challenge: None }
 }
 
 impl From<Error> for Failure {

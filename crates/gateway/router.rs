@@ -255,7 +255,7 @@ async fn converse(
                     let relayed = progress.as_mut().and_then(|progress| progress.relay(&frame));
                     if let Some(message) = relayed {
                         // A client that does not read, or has gone, misses progress and nothing else.
-                        let _ = lane.out.try_send(Out { message: Pieces::one(message), last: false });
+                        let _ = lane.out.try_send(Out { message: Pieces::one(message), last: false, status: 200 });
                     }
                 }
             },

@@ -76,6 +76,12 @@ impl Script {
         self
     }
 
+    /// The revision it agrees to, whatever it is asked for.
+    pub fn revision(mut self, revision: &str) -> Script {
+        self.0["revision"] = revision.into();
+        self
+    }
+
     /// What a call of this tool does.
     pub fn on_call(mut self, tool: &str, steps: &[Step]) -> Script {
         self.0["calls"][tool] = values(steps);

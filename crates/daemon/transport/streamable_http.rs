@@ -6,7 +6,7 @@ use std::{
 };
 
 use config::Config;
-use gateway::{Arrival, Endpoint, Gateway, Head, Reply, Running, Verb};
+use gateway::{Arrival, Endpoint, Gateway, Head, Mirrored, Out, Reply, Running, Verb};
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Version, header};
 use http_body::Body as _;
@@ -90,7 +90,7 @@ impl StreamableHttp {
         match self.gateway.serve(arrival).await {
             Reply::Accepted => bare(StatusCode::ACCEPTED),
             Reply::Ended => bare(StatusCode::NO_CONTENT),
-            Reply::Message { status, body, session } => {
+            Reply::Message { status, body, session, challenge: _ } => {
                 let mut response = message(status, body, accepts);
                 // Set, not added: clients that see it twice echo `x, x` (bug B53).
                 if let Some(Ok(session)) = session.map(|session| HeaderValue::from_str(&session)) {
@@ -106,7 +106,9 @@ impl StreamableHttp {
     /// Follows a running request. Whether the client stays to the end is its own affair (spec H-25).
     async fn follow(&self, mut running: Running, accepts: Accepts) -> Response<Body> {
         if !accepts.stream_in_answer() {
-            return last(&mut running).await.map_or_else(gone, |answer| message(200, answer, accepts));
+            return last(&mut running)
+                .await
+                .map_or_else(gone, |out| message(out.status, out.message, accepts));
         }
         let first = tokio::select! {
             biased;
@@ -115,7 +117,7 @@ impl StreamableHttp {
         };
         match first {
             None => gone(),
-            Some(out) if out.last => message(200, out.message, accepts),
+            Some(out) if out.last => message(out.status, out.message, accepts),
             Some(out) => event_stream(body::running(Some(out.message), running, self.keepalive)),
         }
     }
@@ -159,6 +161,8 @@ fn arrival(
         revision: text(&head.headers, &REVISION)?,
         accepts_json: accepts.json,
         accepts_events: if verb == Verb::Get { accepts.events } else { accepts.stream_in_answer() },
+        authorization: Vec::new(),
+        mirror: Mirrored::default(),
         peer: ends.peer,
         received,
     };
@@ -235,11 +239,11 @@ fn text(headers: &HeaderMap, name: &HeaderName) -> Result<Option<Box<str>>, Refu
 }
 
 /// The answer itself; what comes before it is not for a client that takes only JSON.
-async fn last(running: &mut Running) -> Option<Pieces> {
+async fn last(running: &mut Running) -> Option<Out> {
     loop {
         let out = running.next().await?;
         if out.last {
-            return Some(out.message);
+            return Some(out);
         }
     }
 }

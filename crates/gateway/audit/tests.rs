@@ -133,7 +133,14 @@ fn count(metrics: &Metrics, name: &str) -> u64 {
 
 fn ada() -> Arc<Principal> {
     let tenant = TenantId::new("acme".into());
-    Arc::new(Principal { tenant, issuer: "https://id.example".into(), subject: "ada".into() })
+    Arc::new(Principal {
+        tenant,
+        issuer: "https://id.example".into(),
+        subject: "ada".into(),
+        groups: Box::default(),
+        scopes: Box::default(),
+        credential: Box::default(),
+    })
 }
 
 fn head() -> Head {
@@ -142,6 +149,8 @@ fn head() -> Head {
         endpoint: Endpoint::default(),
         session: Some("session-canary".into()),
         revision: None,
+        authorization: Vec::new(),
+        mirror: Default::default(),
         accepts_json: true,
         accepts_events: true,
         peer: "127.0.0.1:5000".parse().unwrap(),
