@@ -19,7 +19,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use gateway::{Arrival, Endpoint, Gateway, Head, Reply, Verb};
+use gateway::{Arrival, Endpoint, Gateway, Head, Mirrored, Reply, Verb};
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 use testkit::{Script, Step};
 
@@ -61,6 +61,8 @@ fn arrival(session: Option<&str>, body: String) -> Arrival {
         endpoint: Endpoint::default(),
         session: session.map(Into::into),
         revision: session.map(|_| "2025-11-25".into()),
+        authorization: Vec::new(),
+        mirror: Mirrored::default(),
         accepts_json: true,
         accepts_events: true,
         peer: SocketAddr::from(([127, 0, 0, 1], 1)),
@@ -73,7 +75,7 @@ fn arrival(session: Option<&str>, body: String) -> Arrival {
 async fn ask(gateway: &Arc<Gateway>, session: Option<&str>, body: &str) -> (usize, Option<Arc<str>>) {
     let (mut bytes, mut opened) = (0, None);
     match gateway.serve(arrival(session, body.to_owned())).await {
-        Reply::Message { body, session, status } => {
+        Reply::Message { body, session, status, challenge: _ } => {
             assert_eq!(status, 200);
             bytes += body.into_iter().map(|piece| piece.len()).sum::<usize>();
             opened = session;

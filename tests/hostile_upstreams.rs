@@ -140,3 +140,32 @@ fn an_error_of_an_upstream_is_told_without_what_could_mislead() {
     // A code that speaks of our own hop would send the client astray.
     assert_eq!(client.error("tools/call", r#"{"name":"alpha__hop"}"#)["code"], json!(-32603));
 }
+
+#[test]
+fn a_server_of_an_unknown_revision_is_let_go_and_hides_nobody() {
+    let setup = Setup::one("alpha", Script::tools(&["act"]).revision("2030-01-01"))
+        .upstream("beta", Script::tools(&["act"]));
+    let daemon = settled(&setup, &["beta"]);
+    let client = daemon.client();
+    assert_eq!(client.names(Kind::Tools), ["beta__act"]);
+    let why =
+        until("the reason", || daemon.state_of("alpha")["connection"]["why"].as_str().map(str::to_owned));
+    assert!(why.contains("revision"), "{why}");
+    client.call("beta__act", "{}");
+}
+
+#[test]
+fn completions_are_cut_to_what_clients_take() {
+    let values: Vec<String> = (0..150).map(|n| format!("v{n}")).collect();
+    let result = json!({ "completion": { "values": values, "total": 150, "hasMore": false } });
+    let script = Script::new()
+        .prompt("ask")
+        .capabilities(r#"{"prompts":{},"completions":{}}"#)
+        .on("completion/complete", &[Step::result(&result.to_string())]);
+    let daemon = settled(&Setup::one("alpha", script), &["alpha"]);
+    let params = r#"{"ref":{"type":"ref/prompt","name":"alpha__ask"},"argument":{"name":"a","value":""}}"#;
+    let completion = daemon.client().result("completion/complete", params)["completion"].clone();
+    // At most a hundred, and the client knows that there are more (spec K-03).
+    assert_eq!(completion["values"].as_array().unwrap().len(), 100);
+    assert_eq!((&completion["hasMore"], &completion["total"]), (&json!(true), &json!(150)));
+}

@@ -61,7 +61,8 @@ fn a_filter_holds_for_lists_and_for_everything_that_names_a_thing() {
     let prompt = json!({ "type": "ref/prompt", "name": "alpha__hidden" });
     let template = json!({ "type": "ref/resource", "uri": "alpha+file:///private/{name}" });
     assert_eq!(refused("completion/complete", completes(prompt)), -32602);
-    assert_eq!(refused("completion/complete", completes(template)), -32002);
+    // What cannot be completed is a wrong parameter, not a resource that is gone (spec K-05, K-06).
+    assert_eq!(refused("completion/complete", completes(template)), -32602);
 
     // What is visible works, also a resource that no list mentions.
     client.call("alpha__get_one", "{}");

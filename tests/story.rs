@@ -231,6 +231,14 @@ fn an_upstream_sees_its_own_names_and_nothing_of_the_client() {
     for hidden in ["client-id", "client-token", "clientInfo", "alpha__", client.session.as_deref().unwrap()] {
         assert!(!raw.contains(hidden), "{hidden} in {raw}");
     }
+    // The handshake is complete before anything is asked (spec B-16, B-21).
+    let shared = daemon.journal("alpha").noted("start")[0];
+    let entries = daemon.journal("alpha").entries();
+    let heard =
+        entries.iter().filter(|entry| entry["pid"] == shared).filter_map(|entry| entry["got"].as_str());
+    let methods: Vec<Value> =
+        heard.map(|line| serde_json::from_str::<Value>(line).unwrap()["method"].clone()).collect();
+    assert_eq!(methods[..4], ["server/discover", "initialize", "notifications/initialized", "tools/list"]);
     let hello = daemon.journal("alpha").raw("initialize").remove(0);
     assert!(!hello.contains("testkit"), "{hello}");
 }

@@ -136,12 +136,14 @@ fn a_call_in_flight_ends_with_a_result_when_its_server_dies() {
 
 #[test]
 fn a_server_that_dies_at_once_makes_its_calls_results_that_say_so() {
-    let script = Script::tools(&["act"]).on_cue("fall", &[Step::exit(9)]);
+    let script = Script::tools(&["act"]).prompt("ask").on_cue("fall", &[Step::exit(9)]);
     let daemon = settled(&Setup::one("alpha", script), &["alpha"]);
     let client = daemon.client();
     // Every process falls when it finds the cue, so from now on the server dies as often as it is started.
     daemon.journal("alpha").cue("fall");
     until("the list without it", || client.names(Kind::Tools).is_empty().then_some(()));
+    // What was promised to the session holds (spec B-24).
+    assert_eq!(client.names(Kind::Prompts), [""; 0]);
     let result = client.call("alpha__act", "{}");
     assert_eq!(result["isError"], true, "{result}");
     assert!(text(&result).contains("alpha"), "{result}");

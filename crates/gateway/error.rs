@@ -55,6 +55,8 @@ pub(crate) struct Refused {
     pub(crate) denial: Denial,
     /// What kind of thing was asked for.
     pub(crate) sort: Option<Sort>,
+    /// It was only referred to, by a completion: there is one code for all kinds then (spec K-05, K-06).
+    pub(crate) referred: bool,
     /// The name or URI as the caller wrote it.
     pub(crate) name: Box<str>,
 }
@@ -205,7 +207,7 @@ impl Error {
             }
             Error::Denied(refused) => match (refused.denial.by, refused.sort) {
                 // Hidden and missing must look the same, and each kind keeps its own code (spec R-05).
-                (CheckName::Visibility | CheckName::Pins, Some(Sort::Resource)) => {
+                (CheckName::Visibility | CheckName::Pins, Some(Sort::Resource)) if !refused.referred => {
                     (200, Some(code::RESOURCE_NOT_FOUND), "unknown_name")
                 }
                 (CheckName::Visibility | CheckName::Pins, _) => {

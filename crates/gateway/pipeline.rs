@@ -142,6 +142,7 @@ impl Gateway {
         let (mut call, view) = self.bind(entered).await?;
         record.bound(&call);
         let (sort, name) = subject(&call.target);
+        let referred = call.method == Method::Complete;
 
         self.limits.charge(&call, visit.session())?;
         call.grant = self.approvals.peek(&call);
@@ -154,7 +155,7 @@ impl Gateway {
         }
         let admitted = record
             .decided(decision)
-            .map_err(|denial| Error::from(Box::new(Refused { denial, sort, name })))?;
+            .map_err(|denial| Error::from(Box::new(Refused { denial, sort, referred, name })))?;
 
         if admitted.call().method.row().plan == Plan::Forward {
             record.commit().await?;

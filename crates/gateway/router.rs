@@ -5,6 +5,7 @@ use std::{borrow::Cow, sync::Arc};
 use admission::{Admitted, Call, Sort, Target, Thing};
 use bytes::Bytes;
 use config::Share;
+use serde_json::value::RawValue;
 use tokio::sync::mpsc;
 use upstream::{Connection, Exchange, Incoming, Pool, Seat, UpstreamError, Wait};
 use wire::{Change, Frame, Id, Kind, Method, Pieces, Plan, Shape, code, meta, uris};
@@ -176,13 +177,18 @@ impl Router {
             return Err(Box::new(failure(call, thing, why)).into());
         }
         context.snapshot.checks.judge_reply(call, answer).map_err(|denial| {
-            Box::new(Refused { denial, sort: Some(thing.sort), name: thing.exposed.clone() })
+            Box::new(Refused { denial, sort: Some(thing.sort), referred: false, name: thing.exposed.clone() })
         })?;
         let prefix = uri_prefix(&thing.upstream);
         let rewrite = |uri: &str| format!("{prefix}{uri}");
         if answer.shape() == Shape::Failure {
             let body = Pieces::one(relayed_error(answer, id, &rewrite));
             return Ok(Answered::Message { body, outcome: Outcome::Error, opened: None });
+        }
+        if call.method == Method::Complete
+            && let Some(body) = shortened(answer, id)
+        {
+            return Ok(Answered::Message { body: Pieces::one(body), outcome: Outcome::Ok, opened: None });
         }
         let edits = match call.method {
             Method::ToolsCall => uris::edits(answer, uris::Carrier::CallResult, &rewrite),
@@ -308,6 +314,28 @@ fn introduction(session: &Session, view: &View) -> String {
 fn no_completions(id: &Id) -> Answered {
     let body = code::success(id, "{\"completion\":{\"values\":[],\"hasMore\":false}}");
     Answered::Message { body: Pieces::one(body), outcome: Outcome::Ok, opened: None }
+}
+
+/// A completion with more values than there may be, cut (spec K-03); none when it has not too many.
+fn shortened(answer: &Frame, id: &Id) -> Option<Bytes> {
+    const MOST: usize = 100;
+    #[derive(serde::Deserialize)]
+    struct Completion<'a> {
+        #[serde(borrow)]
+        values: Vec<&'a RawValue>,
+        #[serde(borrow, default)]
+        total: Option<&'a RawValue>,
+    }
+    let said: Completion<'_> = serde_json::from_str(answer.result_member("completion")?).ok()?;
+    let kept = said.values.get(..MOST)?;
+    if kept.len() == said.values.len() {
+        return None;
+    }
+    let values: Vec<&str> = kept.iter().map(|value| value.get()).collect();
+    let total = said.total.map(|total| format!(",\"total\":{}", total.get())).unwrap_or_default();
+    let values = values.join(",");
+    let result = format!("{{\"completion\":{{\"values\":[{values}]{total},\"hasMore\":true}}}}");
+    Some(code::success(id, &result))
 }
 
 /// An upstream's JSON-RPC error, as far as it concerns the client. Its text is a stranger's: cut, and free

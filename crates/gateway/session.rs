@@ -170,8 +170,13 @@ impl Session {
         let work = work(sender);
         let ended = self.ended.clone();
         tracker.spawn(async move {
-            // Dropping the work gives up the request: its exchange cancels upstream, its record closes.
-            let _ = ended.run_until_cancelled(work).await;
+            // Dropping the work gives up the request: its exchange cancels upstream, its record closes. The
+            // end of the session is looked at first: what it brings about is no answer of the upstream.
+            tokio::select! {
+                biased;
+                () = ended.cancelled() => (),
+                () = work => (),
+            }
         });
         running
     }

@@ -96,7 +96,9 @@ impl Pool {
             }
             None => Vec::new(),
         };
-        stop_together(leaving).await;
+        // In a task of ours: whoever asked may be gone before they have stopped, and `stop_all` still waits.
+        let stopping = self.tasks.spawn(stop_together(leaving));
+        let _ = stopping.await;
     }
 
     /// How every seat stands.

@@ -11,7 +11,7 @@ use super::*;
 
 fn refused(by: CheckName, sort: Option<Sort>) -> Error {
     let denial = Denial { by, rule: "secret-rule".into() };
-    Box::new(Refused { denial, sort, name: "x".into() }).into()
+    Box::new(Refused { denial, sort, referred: false, name: "x".into() }).into()
 }
 
 fn failed(why: UpstreamError, tool: bool) -> Error {
