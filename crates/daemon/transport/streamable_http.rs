@@ -58,7 +58,7 @@ impl Site for StreamableHttp {
             }
         };
         let mut response = match arrival(head, body, ends, received, self.body_limit) {
-            Ok(Asked::Serve(arrival, accepts)) => self.serve(arrival, accepts).await,
+            Ok(Asked::Serve(arrival, accepts)) => self.serve(*arrival, accepts).await,
             Ok(Asked::Preflight) => cors::preflight(),
             Err(refusal) => refusal.into(),
         };
@@ -71,7 +71,7 @@ impl Site for StreamableHttp {
 
 /// What a well-formed request asks for.
 enum Asked {
-    Serve(Arrival, Accepts),
+    Serve(Box<Arrival>, Accepts),
     Preflight,
 }
 
@@ -166,7 +166,8 @@ fn arrival(
         peer: ends.peer,
         received,
     };
-    Ok(Asked::Serve(Arrival { head, body: body::unread(body, body_limit) }, accepts))
+    let arrival = Arrival { head, body: body::unread(body, body_limit) };
+    Ok(Asked::Serve(Box::new(arrival), accepts))
 }
 
 /// The endpoint a path names. Compared as it came: nothing is decoded, joined or redirected, a final slash is as good
