@@ -9,7 +9,7 @@ use crate::{
     id::Id,
     method::Method,
     pieces::Pieces,
-    scan::{self, Budget, Root},
+    scan::{self, Budget, Member, Root, Scan},
     text, walk,
 };
 
@@ -51,7 +51,7 @@ pub struct Change<'a> {
 pub struct Edit {
     /// Where, in the frame's bytes.
     pub span: Range<usize>,
-    /// JSON text that takes its place.
+    /// What takes its place; the whole stays JSON.
     pub text: Bytes,
 }
 
@@ -131,7 +131,17 @@ pub fn readable_id(bytes: &[u8]) -> Option<Id> {
 impl Frame {
     /// Reads one message. What could be read in two ways is refused.
     pub fn parse(bytes: Bytes, budget: &Budget) -> Result<Frame, FrameError> {
-        let found = scan::scan(&bytes, budget)?;
+        Frame::of(scan::scan(&bytes, budget)?, bytes)
+    }
+
+    /// Reads one message, and where only parts of its result could be read in two ways (an object that holds
+    /// a key twice, half a surrogate pair) leaves them to who reads the result. Only for results that are
+    /// taken apart: such a part must not travel on.
+    pub fn parse_leniently(bytes: Bytes, budget: &Budget) -> Result<Frame, FrameError> {
+        Frame::of(scan::scan_leniently(&bytes, budget)?, bytes)
+    }
+
+    fn of(found: Scan, bytes: Bytes) -> Result<Frame, FrameError> {
         match found.root {
             Root::Object => {}
             Root::Array => return Err(FrameError::Batch),
@@ -139,6 +149,11 @@ impl Frame {
         }
         let parts = Arc::new(Parts::read(&bytes, found)?);
         Ok(Frame { bytes, parts })
+    }
+
+    /// Whether all of it can be read in one way only. Never false for what [`Frame::parse`] returned.
+    pub fn is_strict(&self) -> bool {
+        self.parts.is_strict
     }
 
     /// What it is.
@@ -210,6 +225,12 @@ impl Frame {
         (self.parts.shape == Shape::Result).then(|| self.member(key))?
     }
 
+    /// Where `result` stands and which members it has, if it is an object.
+    pub(crate) fn result_object(&self) -> Option<(Range<usize>, &[Member])> {
+        let body = self.parts.body.as_ref().filter(|_| self.parts.shape == Shape::Result)?;
+        walk::begins(&self.bytes, body, b'{').then_some((body.clone(), &self.parts.members))
+    }
+
     /// A share of its bytes; empty when `span` is not inside them.
     pub fn slice(&self, span: Range<usize>) -> Bytes {
         if self.bytes.get(span.clone()).is_none() {
@@ -257,14 +278,17 @@ impl Frame {
         pieces.push_as_is(format!(r#"{{"jsonrpc":"2.0","id":{id},"{name}":"#).into());
         let body = self.parts.body.clone().unwrap_or_default();
         let mut order: Vec<&Edit> = edits.iter().collect();
-        order.sort_by_key(|edit| edit.span.start);
+        // What is put in before a byte comes before what takes the byte's place.
+        order.sort_by_key(|edit| (edit.span.start, edit.span.end));
         let mut at = body.start;
         for edit in order {
             if edit.span.start < at || edit.span.end < edit.span.start || edit.span.end > body.end {
                 continue;
             }
             self.push_share(&mut pieces, at..edit.span.start);
-            pieces.push(edit.text.clone());
+            if !edit.text.is_empty() {
+                pieces.push(edit.text.clone());
+            }
             at = edit.span.end;
         }
         self.push_share(&mut pieces, at..body.end);

@@ -13,7 +13,7 @@ use crate::{
 };
 
 /// The most bytes an id may have, quotes included.
-const MOST_BYTES: usize = 256;
+pub(crate) const MOST_BYTES: usize = 256;
 
 /// The id of a request. Two ids are equal when type and value are: `7` is not `"7"`, but `"\u0037"` is.
 // INVARIANT: `raw` is a valid JSON string or a JSON integer of at most 256 bytes.

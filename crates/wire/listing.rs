@@ -5,9 +5,9 @@ use std::{ops::Range, sync::Arc};
 use bytes::Bytes;
 
 use crate::{
-    frame::{Frame, Shape},
+    frame::{Frame, FrameError, Shape},
     method::Kind,
-    text, walk,
+    scan, text, walk,
 };
 
 /// One page of a list.
@@ -69,7 +69,9 @@ pub fn read_page(answer: &Frame, kind: Kind) -> Result<Page, ListingError> {
     }
     let mut page = Page::default();
     for (position, span) in walk::elements(bytes, list).enumerate() {
-        match Item::read(text::plain(bytes.get(span).unwrap_or_default()), kind) {
+        let raw = text::plain(bytes.get(span).unwrap_or_default());
+        let item = if answer.is_strict() { Item::read(raw, kind) } else { Item::read_strictly(raw, kind) };
+        match item {
             Ok(item) => page.items.push(item),
             Err((key, why)) => page.broken.push(Broken { position, key, why }),
         }
@@ -105,6 +107,17 @@ pub fn render(kind: Kind, items: &[Bytes], next: Option<&str>) -> Bytes {
 }
 
 impl Item {
+    /// Reads an item of an answer that was not read strictly: what two readers could take for two tools is
+    /// shown as none (security 35).
+    fn read_strictly(raw: &str, kind: Kind) -> Result<Item, (Option<Box<str>>, &'static str)> {
+        match scan::check(raw.as_bytes()) {
+            Ok(()) => Item::read(raw, kind),
+            Err(FrameError::DuplicateKey { .. }) => Err((only_name(raw.as_bytes(), kind), "duplicate key")),
+            // The grammar was checked with the answer, so nothing else is left.
+            Err(_) => Err((only_name(raw.as_bytes(), kind), "lone surrogate")),
+        }
+    }
+
     fn read(raw: &str, kind: Kind) -> Result<Item, (Option<Box<str>>, &'static str)> {
         let bytes = raw.as_bytes();
         let whole = 0..bytes.len();
@@ -172,6 +185,16 @@ impl Item {
         let newer = ui.and_then(|ui| walk::member(bytes, ui, "resourceUri"));
         older.into_iter().chain(newer)
     }
+}
+
+/// The name of a broken item, if it has just one.
+fn only_name(item: &[u8], kind: Kind) -> Option<Box<str>> {
+    let mut names = walk::members(item, 0..item.len()).filter(|(key, _)| key.says(kind.key(), item));
+    let (_, name) = names.next()?;
+    if names.next().is_some() {
+        return None;
+    }
+    text::string(item.get(name)?).map(|name| text::excerpt(&name))
 }
 
 fn check_schema(tool: &[u8], whole: Range<usize>) -> Result<(), &'static str> {

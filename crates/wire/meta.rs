@@ -17,15 +17,20 @@ pub const LOG_LEVEL: &str = "io.modelcontextprotocol/logLevel";
 /// The listen request a modern notification belongs to.
 pub const SUBSCRIPTION_ID: &str = "io.modelcontextprotocol/subscriptionId";
 
+/// What the gateway calls itself, to clients and to upstreams (spec B-37): JSON text.
+pub const IMPLEMENTATION: &str =
+    concat!(r#"{"name":"portcullis","version":""#, env!("CARGO_PKG_VERSION"), r#""}"#);
+
 const PROGRESS_TOKEN: &str = "progressToken";
 const HOP: [&str; 6] = [VERSION, CAPABILITIES, CLIENT_INFO, SERVER_INFO, LOG_LEVEL, SUBSCRIPTION_ID];
 
-/// The JSON text of `_meta.progressToken`, if it is a string or an integer (spec U-10).
+/// The JSON text of `_meta.progressToken`, if it is a string or an integer of at most 256 bytes (spec U-10).
 pub fn progress_token(meta: Option<&str>) -> Option<&str> {
     let token = member(meta, PROGRESS_TOKEN)?;
     let is_text = token.starts_with('"');
     let is_integer = token.bytes().all(|byte| byte == b'-' || byte.is_ascii_digit());
-    (is_text || is_integer).then_some(token)
+    // It comes back with every progress notification: the bound of ids holds for it too.
+    ((is_text || is_integer) && token.len() <= crate::id::MOST_BYTES).then_some(token)
 }
 
 /// The JSON text of a member of `_meta`.
@@ -68,7 +73,8 @@ pub fn for_upstream(meta: Option<&str>, token: Option<u64>) -> Option<String> {
     Some(out)
 }
 
-fn is_of_hop(key: Key, text: &[u8]) -> bool {
+/// Whether the key describes only the hop it came by.
+pub(crate) fn is_of_hop(key: Key, text: &[u8]) -> bool {
     HOP.iter().any(|name| key.says(name, text))
 }
 

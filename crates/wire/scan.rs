@@ -52,10 +52,39 @@ pub(crate) struct Scan {
     pub(crate) inner: Vec<Member>,
     /// Whether white space inside the outermost value breaks lines.
     pub(crate) broken_lines: bool,
+    /// Whether nothing was let pass that two parsers could read in two ways.
+    pub(crate) is_strict: bool,
+}
+
+/// What is let pass.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Rules {
+    /// Nothing.
+    Strict,
+    /// Equal keys and half surrogate pairs, below the members of `result`.
+    Lenient,
+    /// Near misses of reserved words: they are reserved in messages only.
+    Value,
 }
 
 /// Reads `text` as one JSON value.
 pub(crate) fn scan(text: &[u8], budget: &Budget) -> Result<Scan, FrameError> {
+    read(text, budget, Rules::Strict)
+}
+
+/// Reads `text` as one JSON value, and lets equal keys and half surrogate pairs pass where only parts of a result
+/// are spoilt by them: below the members of `result`. Grammar and budgets hold everywhere.
+pub(crate) fn scan_leniently(text: &[u8], budget: &Budget) -> Result<Scan, FrameError> {
+    read(text, budget, Rules::Lenient)
+}
+
+/// Whether `text`, of any size, is one JSON value that can be read in one way only.
+pub(crate) fn check(text: &[u8]) -> Result<(), FrameError> {
+    let any = Budget { bytes: usize::MAX, depth: usize::MAX, nodes: usize::MAX };
+    read(text, &any, Rules::Value).map(|_| ())
+}
+
+fn read(text: &[u8], budget: &Budget, rules: Rules) -> Result<Scan, FrameError> {
     let limit = budget.bytes.min(MOST_BYTES);
     if text.len() > limit {
         return Err(FrameError::TooLarge { limit });
@@ -74,7 +103,14 @@ pub(crate) fn scan(text: &[u8], budget: &Budget) -> Result<Scan, FrameError> {
         open: Vec::with_capacity(budget.depth.min(8)),
         keys: Keys::new(),
         below: Below::Other,
-        found: Scan { root: Root::Scalar, outer: Vec::new(), inner: Vec::new(), broken_lines: false },
+        rules,
+        found: Scan {
+            root: Root::Scalar,
+            outer: Vec::new(),
+            inner: Vec::new(),
+            broken_lines: false,
+            is_strict: true,
+        },
     };
     scanner.run()?;
     Ok(scanner.found)
@@ -91,6 +127,7 @@ struct Scanner<'a> {
     keys: Keys,
     /// Which member of the outermost object is being read.
     below: Below,
+    rules: Rules,
     found: Scan,
 }
 
@@ -111,7 +148,8 @@ enum Holds {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Below {
     Params,
-    Answer,
+    Result,
+    Error,
     Other,
 }
 
@@ -235,8 +273,14 @@ impl Scanner<'_> {
         let from = self.at + 1;
         let escaped = self.string()?;
         let key = Key::new(from..self.at - 1, escaped);
-        if !self.keys.add(key, self.text) {
-            return Err(FrameError::DuplicateKey { key: text::excerpt(&key.text(self.text)) });
+        // What is spoilt already is not compared any more: many equal keys in one table would cost quadratic
+        // time (security 34).
+        let is_compared = self.found.is_strict || !self.is_lenient();
+        if is_compared && !self.keys.add(key, self.text) {
+            if !self.is_lenient() {
+                return Err(FrameError::DuplicateKey { key: text::excerpt(&key.text(self.text)) });
+            }
+            self.found.is_strict = false;
         }
         if self.open.last().is_some_and(|open| open.noted) {
             self.look_at(key)?;
@@ -256,19 +300,25 @@ impl Scanner<'_> {
         let reserved: &[&str] = match self.below {
             _ if is_outermost => reserved::OUTER,
             Below::Params => reserved::PARAMS,
-            Below::Answer | Below::Other => &[],
+            Below::Result | Below::Error | Below::Other => &[],
         };
-        if reserved::is_near_miss(&key, reserved) {
+        if self.rules != Rules::Value && reserved::is_near_miss(&key, reserved) {
             return Err(FrameError::Ambiguous { key: text::excerpt(&key) });
         }
         if is_outermost {
             self.below = match &*key {
                 "params" => Below::Params,
-                "result" | "error" => Below::Answer,
+                "result" => Below::Result,
+                "error" => Below::Error,
                 _ => Below::Other,
             };
         }
         Ok(())
+    }
+
+    /// Whether equal keys and half surrogate pairs pass here: below the members of `result`.
+    fn is_lenient(&self) -> bool {
+        self.rules == Rules::Lenient && self.below == Below::Result && self.open.len() > 2
     }
 
     /// Passes a string whose opening quote stands next; true when it holds an escape.
@@ -297,7 +347,14 @@ impl Scanner<'_> {
             Some(b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't') => self.at += 2,
             Some(b'u') => match text::escaped_char(self.text.get(self.at..).unwrap_or_default()) {
                 Some((_, length)) => self.at += length,
-                None => return Err(self.fault("not four hexadecimal digits, or half a surrogate pair")),
+                None => {
+                    let digits = self.text.get(self.at + 2..self.at + 6).unwrap_or_default();
+                    if !self.is_lenient() || digits.len() < 4 || !digits.iter().all(u8::is_ascii_hexdigit) {
+                        return Err(self.fault("not four hexadecimal digits, or half a surrogate pair"));
+                    }
+                    self.found.is_strict = false;
+                    self.at += 6;
+                }
             },
             _ => return Err(self.fault("an unknown escape")),
         }

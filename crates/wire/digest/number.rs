@@ -2,7 +2,7 @@
 
 /// Appends the canonical spelling of a JSON number. Numbers that a binary fraction holds exactly come out as
 /// RFC 8785 writes them; the others keep every digit.
-pub(super) fn write_canonical(raw: &str, out: &mut String) {
+pub(crate) fn write_canonical(raw: &str, out: &mut String) {
     // Most numbers are short integers, and those have but one spelling of their own kind.
     if raw.len() <= 21 && raw != "-0" && !raw.contains(['.', 'e', 'E']) {
         out.push_str(raw);

@@ -72,6 +72,15 @@ fn a_digest_prints_as_its_hash() {
 }
 
 #[test]
+fn words_that_are_reserved_in_messages_are_not_in_definitions() {
+    for (one, other) in
+        [("{\"iD\":1}", "{ \"iD\":1.0}"), ("{\"params\":{\"URI\":1}}", "{\"params\": {\"\\u0055RI\":1}}")]
+    {
+        assert_eq!(digest(one), digest(other));
+    }
+}
+
+#[test]
 fn what_differs_in_any_value_differs_in_digest() {
     let all = [
         "{}",

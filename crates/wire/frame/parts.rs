@@ -26,6 +26,8 @@ pub(super) struct Parts {
     pub(super) members: Vec<Member>,
     /// Whether a raw line break stands between its values.
     pub(super) broken_lines: bool,
+    /// Whether all of it can be read in one way only.
+    pub(super) is_strict: bool,
 }
 
 impl Parts {
@@ -80,6 +82,7 @@ impl Parts {
             body,
             members,
             broken_lines: found.broken_lines,
+            is_strict: found.is_strict,
         })
     }
 }

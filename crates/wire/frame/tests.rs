@@ -492,3 +492,47 @@ proptest! {
         prop_assert_eq!(&edited[..], [head.as_bytes(), &expected, b"}"].concat());
     }
 }
+
+#[test]
+fn a_lenient_reading_lets_only_parts_of_a_result_pass() {
+    let lenient = |raw: &str| Frame::parse_leniently(Bytes::copy_from_slice(raw.as_bytes()), &Budget::CLIENT);
+    for result in [r#"{"a":{"b":1,"b":2}}"#, r#"{"a":[{"\ud800":1}]}"#, r#"{"a":["\ud800"]}"#] {
+        let raw = format!(r#"{{"jsonrpc":"2.0","result":{result},"id":1}}"#);
+        assert!(parse(&raw).is_err(), "{raw}");
+        let frame = lenient(&raw).unwrap();
+        assert_eq!((frame.is_strict(), frame.result(), frame.shape()), (false, Some(result), Shape::Result));
+    }
+    let strict = r#"{"jsonrpc":"2.0","id":1,"result":{"a":{"b":1}}}"#;
+    assert!(frame(strict).is_strict() && lenient(strict).unwrap().is_strict());
+    let deep = format!(r#"{{"a":{{"b":1,"b":{}{}}}}}"#, "[".repeat(80), "]".repeat(80));
+    let many = format!(r#"{{"a":{{"b":1,"b":[0{}]}}}}"#, ",0".repeat(100_000));
+    for body in [
+        r#""result":{"a":1,"a":2}"#,
+        r#""result":{"a":"\ud800"}"#,
+        r#""result":{"\ud800":1}"#,
+        r#""result":{"a":{"b":1}},"result":{"a":{"b":1}}"#,
+        r#""result":{"a":{"b":1,"b":2}},"Result":{}"#,
+        r#""result":{"a":{"b":1,"b":2}},"x":{"c":{"d":1,"d":2}}"#,
+        r#""error":{"code":1,"message":"m","data":{"b":1,"b":2}}"#,
+        r#""method":"m","params":{"a":{"b":1,"b":2}}"#,
+        r#""result":{"a":["\ud8"]}"#,
+        r#""result":{"a":["\ud80g"]}"#,
+        r#""result":{"a":["\ud800\u12"]}"#,
+        r#""result":{"a":{"b":1,"b":}}"#,
+        r#""result":{"a":{"b":1,"b":2}"#,
+        &format!(r#""result":{deep}"#),
+        &format!(r#""result":{many}"#),
+    ] {
+        assert!(lenient(&format!(r#"{{"jsonrpc":"2.0","id":1,{body}}}"#)).is_err(), "{body:.80}");
+    }
+    let latin: &[u8] = b"{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{\"a\":[\"\xff\"]}}";
+    assert!(Frame::parse_leniently(Bytes::from_static(latin), &Budget::CLIENT).is_err());
+}
+
+#[test]
+fn equal_keys_that_pass_cost_linear_time() {
+    let pairs = vec!["\"k\":0"; 1_000_000].join(",");
+    let raw = format!(r#"{{"jsonrpc":"2.0","id":1,"result":{{"a":{{{pairs}}}}}}}"#);
+    let frame = Frame::parse_leniently(raw.into(), &Budget::UPSTREAM).unwrap();
+    assert!(!frame.is_strict());
+}

@@ -119,3 +119,48 @@ fn a_list_is_never_null() {
     );
     assert_eq!(render(Kind::Prompts, &[item], Some("")), r#"{"prompts":[{"a":1}],"nextCursor":""}"#);
 }
+
+/// As an upstream's answer is read when its strict reading failed.
+fn lenient(result: &str) -> Result<Frame, crate::FrameError> {
+    let raw = format!(r#"{{"jsonrpc":"2.0","id":1,"result":{result}}}"#);
+    assert!(Frame::parse(raw.clone().into(), &Budget::UPSTREAM).is_err(), "{raw}");
+    Frame::parse_leniently(raw.into(), &Budget::UPSTREAM)
+}
+
+#[test]
+fn an_item_that_reads_in_two_ways_hides_no_other() {
+    let result = r#"{"tools":[
+        {"name":"good","inputSchema":{}},
+        {"name":"twice","inputSchema":{"properties":{"a":1,"\u0061":2}}},
+        {"name":"one","name":"other","inputSchema":{}},
+        {"name":"half","description":"\ud83d","inputSchema":{}},
+        {"name":"\udc00","inputSchema":{}},
+        {"name":"half a key","inputSchema":{"\ud800":1,"\ud801":2}},
+        ["\ud800\u0041"], "\ud800\ud800", {"name":"no schema"},
+        {"name":"good also","iD":1,"Method":2,"params":{"Name":3},"inputSchema":{}},
+        {"name":"good too","description":"\ud83d\ude00","inputSchema":{"type":"object"}} ],
+        "nextCursor":"c", "_meta":{"a":{"b":1,"b":2}} }"#;
+    let answer = lenient(result).unwrap();
+    assert!(!answer.is_strict());
+    let page = read_page(&answer, Kind::Tools).unwrap();
+    let good: Vec<&str> = page.items.iter().map(Item::key).collect();
+    assert_eq!((good, page.next.as_deref()), (vec!["good", "good also", "good too"], Some("c")));
+    let broken: Vec<String> =
+        page.broken.iter().map(|item| format!("{} {:?} {}", item.position, item.key, item.why)).collect();
+    expect![[r#"
+        1 Some("twice") duplicate key
+        2 None duplicate key
+        3 Some("half") lone surrogate
+        4 None lone surrogate
+        5 Some("half a key") lone surrogate
+        6 None lone surrogate
+        7 None lone surrogate
+        8 Some("no schema") no inputSchema"#]]
+    .assert_eq(&broken.join("\n"));
+    for kind in [Kind::Prompts, Kind::Resources, Kind::Templates] {
+        let (list, key) = (kind.member(), kind.key());
+        let result = format!(r#"{{"{list}":[{{"{key}":"x","a":1,"a":2}},{{"{key}":"y"}}]}}"#);
+        let page = read_page(&lenient(&result).unwrap(), kind).unwrap();
+        assert_eq!((page.items[0].key(), page.broken[0].why), ("y", "duplicate key"));
+    }
+}
