@@ -2,7 +2,7 @@
 
 use std::{fmt, sync::Arc, time::Instant};
 
-use wire::{Digest, Frame, Kind, Method};
+use wire::{Digest, Frame, Kind, Method, mirror::Mirror};
 
 /// One message whose principal and target are known. Nothing has judged it yet.
 #[derive(Clone, Debug)]
@@ -101,6 +101,8 @@ pub struct Thing {
     pub digest: Option<Digest>,
     /// Whether the catalog offers it, and if not, why.
     pub standing: Standing,
+    /// Arguments that modern HTTP requests repeat in headers (spec H-30); none for most things.
+    pub mirrors: Arc<[Mirror]>,
 }
 
 /// The kinds of things that calls are about.

@@ -9,9 +9,12 @@ use crate::problem::{Place, Problem, Severity, Source};
 use crate::reader::{At, Reader, Written};
 use crate::{Files, Loaded, raw, tree};
 
+mod http;
+mod identity;
 mod process;
 mod selection;
 mod tenant;
+mod together;
 mod upstream;
 mod virtual_servers;
 
@@ -36,7 +39,7 @@ pub fn load(path: &Path, files: &dyn Files) -> Result<Loaded, Vec<Problem>> {
         return Err(checker.problems);
     };
     let folder = path.parent().unwrap_or(Path::new(""));
-    let process = main.raw.unwrap_or_default().value;
+    let process = main.raw.unwrap_or_default();
     let mut config = checker.process(&process, folder);
 
     let paths = checker.tenant_files(&process, &Place::top(&main.source));
@@ -45,6 +48,7 @@ pub fn load(path: &Path, files: &dyn Files) -> Result<Loaded, Vec<Problem>> {
         paths.iter().filter_map(|path| checker.read(path, (others, "the main file"))).collect();
     config.tenants = drafts.iter().filter_map(|draft| checker.tenant(draft.raw.as_ref()?)).collect();
     checker.tenants_together(&drafts);
+    checker.reachable(&process, &drafts, !paths.is_empty());
     if paths.is_empty() {
         config.tenants.push(checker.tenant_of_no_file(path));
     }
@@ -106,27 +110,6 @@ impl Checker<'_> {
         }
     }
 
-    /// What only shows when all tenants are known.
-    fn tenants_together(&mut self, drafts: &[Draft<raw::Tenant>]) {
-        let mut seen: Vec<(&str, &Place)> = Vec::new();
-        for draft in drafts {
-            let Some(name) = draft.raw.as_ref().and_then(|raw| raw.tenant.as_ref()) else { continue };
-            let first = seen.iter().find(|(other, _)| *other == name.value.0);
-            if let Some((_, first)) = first {
-                let hint = format!("it is the tenant of `{}` already", first.source.path.display());
-                self.error(&name.place, format!("duplicate tenant `{}`", name.value.0), &hint);
-            }
-            seen.push((&name.value.0, &name.place));
-        }
-        if let [_, second, ..] = drafts {
-            let top = Place::top(&second.source);
-            let place = second.raw.as_ref().and_then(|raw| Some(&raw.tenant.as_ref()?.place)).unwrap_or(&top);
-            let message =
-                "several tenants need `identity` to tell them apart, which is not available in this version";
-            self.error(place, message.to_owned(), "keep one tenant file");
-        }
-    }
-
     /// The tenant of a process without tenant files: it exists and offers nothing.
     fn tenant_of_no_file(&mut self, path: &Path) -> Tenant {
         let warning =
@@ -135,11 +118,18 @@ impl Checker<'_> {
         self.problems.push(warning.graded(Severity::Warning).hint(hint));
         Tenant {
             name: Arc::from("default"),
+            identity: None,
             upstreams: Vec::new(),
             virtual_servers: vec![virtual_servers::open_server("default", &[])],
             extensions: Vec::new(),
             processes: raw::Tenant::default().processes().0,
         }
+    }
+
+    /// Whether a problem at this path of a file is noted already: what follows from it needs no telling.
+    fn told(&self, place: &Place, path: &str) -> bool {
+        let here = |problem: &Problem| problem.file == place.source.path && problem.path.starts_with(path);
+        self.problems.iter().any(here)
     }
 
     fn error(&mut self, place: &Place, message: String, hint: &str) {

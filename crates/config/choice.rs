@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::form::{Choice, Form};
-use crate::model::{Durability, Share, Trust};
+use crate::model::{Algorithm, Durability, Share, Sse, Trust};
 use crate::reader::nearest;
 use crate::word::{Mistake, Word};
 
@@ -93,7 +93,51 @@ choices! { Trust {
 } refused {} }
 
 choices! { Share {
-    "principal" "one process for each principal" => Share::Principal;
-    "tenant" "one process for everybody of the tenant" => Share::Tenant;
-    "session" "one process for each session" => Share::Session;
+    "principal" "one for each principal" => Share::Principal;
+    "tenant" "one for everybody of the tenant" => Share::Tenant;
+    "session" "one for each session" => Share::Session;
 } refused {} }
+
+choices! { Sse {
+    "detect" "when the server does not understand Streamable HTTP" => Sse::Detect;
+    "never" "Streamable HTTP only" => Sse::Never;
+    "only" "HTTP+SSE only" => Sse::Only;
+} refused {} }
+
+choices! { Algorithm {
+    "RS256" "RSA with SHA-256" => Algorithm::RS256;
+    "RS384" "RSA with SHA-384" => Algorithm::RS384;
+    "RS512" "RSA with SHA-512" => Algorithm::RS512;
+    "PS256" "RSA-PSS with SHA-256" => Algorithm::PS256;
+    "PS384" "RSA-PSS with SHA-384" => Algorithm::PS384;
+    "PS512" "RSA-PSS with SHA-512" => Algorithm::PS512;
+    "ES256" "ECDSA on P-256" => Algorithm::ES256;
+    "ES384" "ECDSA on P-384" => Algorithm::ES384;
+    "EdDSA" "Ed25519" => Algorithm::EdDSA;
+} refused {} }
+
+/// A way to sign tokens. Those with a shared key or none are told apart from typing mistakes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Signature(pub(crate) Algorithm);
+
+impl Word for Signature {
+    fn form() -> Form {
+        Form::Choice(Algorithm::WORDS)
+    }
+
+    fn parse(text: &str) -> Result<Signature, Mistake> {
+        let word = text.to_ascii_uppercase();
+        if word == "NONE" || word.starts_with("HS") {
+            let hint =
+                "tokens are checked with public keys: write what the issuer signs with, such as `RS256`";
+            return Err(
+                Mistake::new("is never accepted: who can check such a token can also forge it").hint(hint)
+            );
+        }
+        OneOf::parse(text).map(|OneOf(algorithm)| Signature(algorithm))
+    }
+
+    fn sample(&self) -> Value {
+        Word::sample(&OneOf(self.0))
+    }
+}

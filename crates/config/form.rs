@@ -45,6 +45,8 @@ pub(crate) struct Key {
 pub(crate) enum Presence {
     /// The file is refused.
     Required,
+    /// The file is refused unless the other key is there; and when both are.
+    Either { or: &'static str },
     /// It is off.
     Optional,
     /// This value is taken.

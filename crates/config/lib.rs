@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 mod address;
 mod check;
 mod choice;
+mod credential;
 mod expand;
 mod filter;
 mod form;
@@ -26,9 +27,11 @@ mod tests;
 
 pub use check::load;
 pub use filter::{Filter, Pattern, PatternError};
+pub use ipnet::IpNet;
 pub use model::{
-    Audit, AuditSink, Config, Durability, Limits, Secret, SessionLimits, Share, Tenant, Timeouts, Transport,
-    Trust, Upstream, VirtualServer,
+    Algorithm, Audit, AuditSink, Config, Durability, Identity, Issuer, JwksSource, LOCAL_ISSUER, Limits,
+    Secret, ServerTls, SessionLimits, Share, Sse, Tenant, Timeouts, Transport, Trust, Upstream,
+    VirtualServer,
 };
 pub use problem::{Problem, Severity, render};
 pub use reference::reference;

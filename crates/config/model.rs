@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use ipnet::IpNet;
 use url::Url;
 
 use crate::filter::Filter;
@@ -17,6 +18,12 @@ pub struct Config {
     pub listen: SocketAddr,
     /// The URL clients know us by.
     pub public_url: Option<Url>,
+    /// The certificate clients are answered with; without one they are answered in the clear.
+    pub tls: Option<ServerTls>,
+    /// Whether clients may speak HTTP/2.
+    pub http2: bool,
+    /// Whose `X-Forwarded-*` headers are believed, by the address of the peer.
+    pub trusted_proxies: Vec<IpNet>,
     /// Where health, metrics and status are served; never the clients' port.
     pub admin: SocketAddr,
     /// `Host` values accepted beyond the loopback names, in lower case.
@@ -41,6 +48,15 @@ pub struct Config {
     pub drain: Duration,
     /// The tenants, in the order of their files.
     pub tenants: Vec<Tenant>,
+}
+
+/// The files that clients are answered with over TLS, both PEM. They are read at start and when they change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServerTls {
+    /// The certificate and what links it to its authority.
+    pub cert: PathBuf,
+    /// Its private key.
+    pub key: PathBuf,
 }
 
 /// Bounds of legacy sessions.
@@ -95,6 +111,8 @@ pub enum Durability {
 pub struct Tenant {
     /// The name, first part of every key.
     pub name: Arc<str>,
+    /// Who may ask; absent is anonymous mode.
+    pub identity: Option<Identity>,
     /// The MCP servers behind us, in the order they are written.
     pub upstreams: Vec<Upstream>,
     /// The selections offered at an address each; `default` is always among them.
@@ -103,6 +121,63 @@ pub struct Tenant {
     pub extensions: Vec<String>,
     /// The most upstream processes started for single principals.
     pub processes: usize,
+}
+
+/// What proves a principal of a tenant. There is always at least one way.
+#[derive(Clone, Debug)]
+pub struct Identity {
+    /// Whose tokens are accepted; no issuer twice, neither here nor in two tenants.
+    pub issuers: Vec<Issuer>,
+    /// Whether API keys are accepted.
+    pub keys: bool,
+    /// Whether tokens signed with the gateway's own key are accepted.
+    pub local: bool,
+}
+
+/// The name of the gateway as an issuer: the `iss` of tokens signed with its own key.
+pub const LOCAL_ISSUER: &str = "portcullis";
+
+/// One issuer of tokens.
+#[derive(Clone, Debug)]
+pub struct Issuer {
+    /// The `iss` of its tokens, compared as it stands; never [`LOCAL_ISSUER`].
+    pub issuer: Arc<str>,
+    /// Where its public keys are.
+    pub jwks: JwksSource,
+    /// The `aud` of its tokens; the URL of the endpoint when absent.
+    pub audience: Option<String>,
+    /// How its tokens may be signed; at least one way.
+    pub algorithms: Vec<Algorithm>,
+    /// The claim that names the principal.
+    pub principal_claim: String,
+    /// The claim that lists the groups of the principal.
+    pub groups_claim: String,
+    /// What a challenge asks for.
+    pub scopes: Vec<String>,
+}
+
+/// Where the public keys of an issuer are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum JwksSource {
+    /// In this file.
+    File(PathBuf),
+    /// At this URL: https, or on this machine.
+    Url(Url),
+}
+
+/// A way to sign a token; each with a key pair, so that who checks cannot sign.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[expect(missing_docs, reason = "the names are those of RFC 7518 and RFC 8037")]
+pub enum Algorithm {
+    RS256,
+    RS384,
+    RS512,
+    PS256,
+    PS384,
+    PS512,
+    ES256,
+    ES384,
+    EdDSA,
 }
 
 /// One configured MCP server.
@@ -142,6 +217,34 @@ pub enum Transport {
         /// Its working directory.
         dir: Option<PathBuf>,
     },
+    /// A server that speaks HTTP.
+    Http {
+        /// Its endpoint: https, or on this machine, or the operator accepts that it is in the clear.
+        url: Url,
+        /// What proves us to it; the names in lower case.
+        headers: Vec<(String, Secret)>,
+        /// Authorities accepted beside those of the system, in a PEM file.
+        ca: Option<PathBuf>,
+        /// The certificate we show, in a PEM file; only together with `key`.
+        cert: Option<PathBuf>,
+        /// The private key of `cert`.
+        key: Option<PathBuf>,
+        /// The proxy it is reached through, over http and without credentials.
+        proxy: Option<Url>,
+        /// Whether it may speak the old HTTP+SSE transport.
+        sse: Sse,
+    },
+}
+
+/// Whether an upstream is spoken to over HTTP+SSE, the transport of 2024-11-05.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Sse {
+    /// When it does not understand Streamable HTTP.
+    Detect,
+    /// Never.
+    Never,
+    /// Always; nothing else is tried.
+    Only,
 }
 
 /// How far an upstream is trusted.

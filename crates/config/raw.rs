@@ -4,15 +4,16 @@
 
 use serde_json::{Value, json};
 
-use crate::address::{Address, Host, HttpUrl, Origin};
-use crate::choice::{Mode, OneOf};
+use crate::address::{Address, Endpoint, Host, HttpUrl, Network, Origin, ProxyUrl};
+use crate::choice::{Mode, OneOf, Signature};
+use crate::credential::{Audience, Claim, HeaderName, HeaderText, IssuerName, Jwks, Scope};
 use crate::form::Form;
-use crate::model::{Durability, Share, Trust};
+use crate::model::{Algorithm, Durability, Share, Sse, Trust};
 use crate::quantity::{Count, Size, Time};
 use crate::reader::{At, Reader, Written, nearest};
 use crate::section::{Map, section};
 use crate::tree::{Node, What};
-use crate::words::{Argument, Command, Expression, FileGlob, Folder, Glob, Held, Id, Variable};
+use crate::words::{Argument, Command, Expression, FileGlob, FilePath, Folder, Glob, Held, Id, Variable};
 
 const DAY_MS: u64 = 86_400_000;
 const HOUR_MS: u64 = 3_600_000;
@@ -27,15 +28,21 @@ pub(crate) type Life = Time<100, { 30 * DAY_MS }>;
 section! { "portcullis.yaml"
     /// The process: addresses, folders, limits, and where the tenants stand.
     Process {
-        /// Where clients connect. Only loopback addresses are accepted as long as there is no `identity`.
+        /// Where clients connect. An address that is not loopback needs `identity` in every tenant, and `public_url`.
         "listen" listen: Address = Address(([127, 0, 0, 1], 7420).into());
-        /// The URL clients know the gateway by.
+        /// The URL clients know the gateway by, and what tokens are issued for. Its host is accepted in `Host`.
         "public_url" public_url: HttpUrl;
+        /// The certificate clients are answered with. Without it they are answered in the clear.
+        "tls" tls: ServerTls;
+        /// Whether clients may speak HTTP/2.
+        "http2" http2: bool = false;
+        /// Networks of proxies in front: `X-Forwarded-For` is read from them only.
+        "trusted_proxies" trusted_proxies: Vec<At<Network>> = Vec::new();
         /// The operator's side: health, metrics, status.
         "admin" admin: Admin = Admin::default();
         /// `Host` values accepted beyond the loopback names. Everything else is refused, against DNS rebinding.
         "allowed_hosts" allowed_hosts: Vec<At<Host>> = Vec::new();
-        /// `Origin` values of web pages that may call the gateway, beyond loopback.
+        /// `Origin` values of web pages that may call the gateway. No other page may, not even one from this machine.
         "allowed_origins" allowed_origins: Vec<At<Origin>> = Vec::new();
         /// The folder of everything that outlives a restart; made with mode 0700.
         "state_dir" state_dir: Folder = Folder("state".into());
@@ -59,8 +66,6 @@ section! { "portcullis.yaml"
         "telemetry" telemetry: Telemetry = Telemetry::default();
     }
     refused {
-        "tls": "connections would not be encrypted";
-        "trusted_proxies" or empty_list: "forwarded headers would not be read";
         "shared_issuers" or empty_list: "no token would be checked";
         "pins": "no definition would be pinned";
         "approval": "no person would be asked";
@@ -68,10 +73,23 @@ section! { "portcullis.yaml"
     }
 }
 
+section! { "tls"
+    /// The certificate clients are answered with, in two PEM files. They are read again when they change.
+    ServerTls {
+        /// The certificate, followed by what links it to its authority.
+        "cert" cert: FilePath, required;
+        /// Its private key.
+        "key" key: FilePath, required;
+    }
+    refused {
+        "client_ca": "clients would not be asked for a certificate";
+    }
+}
+
 section! { "admin"
     /// The operator's side.
     Admin {
-        /// Where `/metrics`, `/livez`, `/readyz`, `/status` and `/version` are served; never the clients' port.
+        /// Where `/metrics`, `/livez`, `/readyz`, `/status`, `/version` and `/admin` are served; never the clients' port.
         "listen" listen: Address = Address(([127, 0, 0, 1], 7421).into());
     }
     refused {}
@@ -138,6 +156,8 @@ section! { "tenants/*.yaml"
     Tenant {
         /// The name of the tenant.
         "tenant" tenant: Id, required;
+        /// Who may ask. Without it everybody may who reaches the gateway: on loopback only, and with one tenant only.
+        "identity" identity: Identity;
         /// The MCP servers behind the gateway. Their ids begin the names that clients see: `files__read_file`.
         "upstreams" upstreams: Map<Id, Upstream>, required;
         /// Named selections of upstreams, each at `/mcp/NAME`. `default` is `/mcp` itself; when it is left out, it is
@@ -145,11 +165,10 @@ section! { "tenants/*.yaml"
         "virtual_servers" virtual_servers: Map<Id, VirtualServer> = Map::default();
         /// Globs over the ids of protocol extensions that clients and upstreams may agree on.
         "extensions" extensions: Vec<At<Glob>> = Vec::new();
-        /// The most upstream processes that run for single principals at a time.
+        /// The most upstream processes and connections that live for single principals at a time.
         "processes" processes: Count<1, 10_000> = Count(64);
     }
     refused {
-        "identity": "no token or key would be checked";
         "policies": "rules would not be enforced";
         "limits": "no rate would be limited";
         "pins": "no definition would be pinned";
@@ -158,19 +177,79 @@ section! { "tenants/*.yaml"
     }
 }
 
+section! { "identity"
+    /// Who may ask. A request needs a token of one of the issuers, an API key, or a token of the gateway's own.
+    Identity {
+        /// Whose tokens are accepted.
+        "issuers" issuers: Vec<At<Issuer>> = Vec::new();
+        /// Whether the API keys of this tenant are accepted.
+        "keys" keys: bool = true;
+        /// Whether tokens are accepted that the gateway itself issued for this tenant.
+        "local" local: bool = true;
+    }
+    refused {}
+}
+
+section! { "identity.issuers"
+    /// One issuer of tokens. It may stand in one tenant only.
+    Issuer {
+        /// The `iss` of its tokens, exactly.
+        "issuer" issuer: IssuerName, required;
+        /// Its public keys as a JWK set: a file, relative to this one, or an https URL, read at start.
+        "jwks" jwks: Jwks, required;
+        /// The `aud` of its tokens, where the issuer cannot write the URL of the endpoint there.
+        "audience" audience: Audience;
+        /// How its tokens may be signed. What a token says of itself decides nothing.
+        "algorithms" algorithms: Vec<At<Signature>> =
+            [Algorithm::RS256, Algorithm::ES256, Algorithm::EdDSA].map(|one| At::nowhere(Signature(one))).to_vec();
+        /// Which claims say what.
+        "claims" claims: Claims = Claims::default();
+        /// The scopes that a challenge asks for.
+        "scopes" scopes: Vec<At<Scope>> = Vec::new();
+    }
+    refused {}
+}
+
+section! { "identity.issuers.claims"
+    /// Which claims of a token say what.
+    Claims {
+        /// Who it is.
+        "principal" principal: Claim = Claim("sub".into());
+        /// The groups it belongs to: a list of texts.
+        "groups" groups: Claim = Claim("groups".into());
+    }
+    refused {
+        "tenant": "the tenant would not be read from the token";
+    }
+}
+
 section! { "upstreams.ID"
-    /// One MCP server: a program that speaks MCP on its standard input and output. It gets an environment of its
-    /// own: a few harmless variables and what `env` says, nothing of the gateway's.
+    /// One MCP server: a program that speaks MCP on its standard input and output (`command`), or a server that
+    /// speaks HTTP (`url`). A program gets an environment of its own: a few harmless variables and what `env` says,
+    /// nothing of the gateway's. A server gets what `credential` says, nothing of the client's.
     Upstream {
         /// The program, without arguments and without a shell. It is looked up once, at load.
-        "command" command: Command, required unless "url";
+        "command" command: Command, required or "url";
         /// The arguments of the program.
         "args" args: Vec<At<Argument>> = Vec::new();
         /// Variables added to the environment of the program. They are held as secrets.
         "env" env: Map<Variable, Held> = Map::default();
         /// The working directory of the program, relative to this file.
         "dir" dir: Folder;
-        /// Who shares one process.
+        /// The endpoint of the server, over Streamable HTTP or HTTP+SSE. Off this machine it must be https, unless
+        /// `insecure` says otherwise.
+        "url" url: Endpoint;
+        /// Accept that `url` is http off this machine: everything can be read and changed on the way.
+        "insecure" insecure: bool = false;
+        /// What proves the gateway to the server.
+        "credential" credential: Credential;
+        /// Certificates of the connection, beyond the authorities of the system.
+        "tls" tls: UpstreamTls = UpstreamTls::default();
+        /// The proxy that the server is reached through, such as `http://proxy.example.com:3128`.
+        "proxy" proxy: ProxyUrl;
+        /// When HTTP+SSE is spoken, the transport of 2024-11-05.
+        "sse" sse: OneOf<Sse> = OneOf(Sse::Detect);
+        /// Who shares one process or connection.
         "share" share: OneOf<Share> = OneOf(Share::Principal);
         /// How far the server is trusted. A virtual server is made of one tier.
         "trust" trust: OneOf<Trust> = OneOf(Trust::Standard);
@@ -186,13 +265,35 @@ section! { "upstreams.ID"
         "max_tools" max_tools: Count<1, 100_000> = Count(2000);
     }
     refused {
-        "url": "only programs can be upstreams yet (`command`)";
-        "credential": "it would not be presented to the server";
         "catalog": "lists would not differ between principals";
         "scopes": "no scope would be asked for";
         "pins": "no definition would be pinned";
         "approval": "no person would be asked";
     }
+}
+
+section! { "credential"
+    /// One header that proves the gateway to the server. What clients send to the gateway never goes there.
+    Credential {
+        /// Its name.
+        "header" header: HeaderName, required;
+        /// Its value, such as `"Bearer ${secret:NAME}"`. It is held as a secret.
+        "value" value: HeaderText, required;
+    }
+    refused {}
+}
+
+section! { "upstreams.ID.tls"
+    /// Certificates of the connection to the server, in PEM files. Its own certificate is always checked.
+    UpstreamTls {
+        /// Authorities accepted beside those of the system.
+        "ca" ca: FilePath;
+        /// The certificate the gateway shows; only together with `key`.
+        "cert" cert: FilePath;
+        /// Its private key.
+        "key" key: FilePath;
+    }
+    refused {}
 }
 
 section! { "tools, prompts, resources"
@@ -215,7 +316,7 @@ section! { "tools, prompts, resources"
 section! { "timeouts"
     /// How long a server may take.
     Timeouts {
-        /// From the start of the program to a finished handshake.
+        /// From the start of the program, or the first connection, to a finished handshake.
         "start" start: Limit = Time::seconds(30);
         /// A call without any sign of progress.
         "call" call: Limit = Time::seconds(60);

@@ -94,17 +94,27 @@ impl<'a> Reader<'a> {
         self.under(step, &entry.value)
     }
 
-    /// Notes that a key is missing, unless what is there has a problem that explains it: a misspelt key, or a
-    /// refused one that stands for it.
-    pub(crate) fn require(&mut self, section: &Node, key: &str, known: &[&str], stand_ins: &[&str]) {
+    /// Notes that a key is missing, or one of two that exclude each other, unless a misspelt key explains it; and
+    /// that both of two are there.
+    pub(crate) fn require(&mut self, section: &Node, keys: &[&'static str], known: &[&str]) {
         let What::Map(entries) = &section.what else { return };
-        let explains = |entry: &Entry| {
+        let misspelt = |entry: &Entry| {
             let written = entry.key.as_str();
-            let misspelt = !known.contains(&written) && nearest(written, [key].into_iter()).is_some();
-            written == key || misspelt || stand_ins.contains(&written)
+            !known.contains(&written) && nearest(written, keys.iter().copied()).is_some()
         };
-        if !entries.iter().any(explains) {
-            self.note(section.span, format!("the key `{key}` is missing"), Some(format!("add `{key}: …`")));
+        let there: Vec<&Entry> = entries.iter().filter(|entry| keys.contains(&entry.key.as_str())).collect();
+        match there.as_slice() {
+            [] if entries.iter().any(misspelt) => {}
+            [] => {
+                let hints: Vec<String> = keys.iter().map(|key| format!("`{key}: …`")).collect();
+                let message = format!("the key `{}` is missing", keys.join("` or `"));
+                self.note(section.span, message, Some(format!("add {}", hints.join(" or "))));
+            }
+            [_] => {}
+            [first, second, ..] => {
+                let message = format!("`{}` and `{}` exclude each other", first.key, second.key);
+                self.note(second.key_span, message, Some("keep one of them".to_owned()));
+            }
         }
     }
 

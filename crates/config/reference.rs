@@ -32,7 +32,7 @@ In the values of these files, and nowhere else:
 |---|---|
 | `${VAR}`, `${env:VAR}` | an environment variable; not set is a problem |
 | `${VAR:-default}`, `${env:VAR:-default}` | the same, or `default` when it is not set or empty |
-| `${secret:NAME}` | a secret; not set or empty is a problem. In `env` only (and in `args`, with a warning) |
+| `${secret:NAME}` | a secret; not set or empty is a problem. In `env` and `credential` only (and in `args`, with a warning) |
 | `${secret:UPSTREAM/NAME}` | a secret that only the upstream `UPSTREAM` may use |
 | `$$` | a literal `$` |
 
@@ -47,6 +47,8 @@ brings is not searched for references again. Keys are taken as they stand.
 | size | `512KiB`, `4MiB`, `1GiB`, or a number of bytes |
 | id | `a-z` and `0-9`, with single `-` or `_` between, at most 24 characters |
 | address | IP and port: `127.0.0.1:7420`, `[::1]:7420` |
+| network | `10.0.0.0/8`, `fd00::/8`; one machine is `192.0.2.7/32` |
+| file, folder | a path, relative to the file it is written in unless its line says otherwise |
 | list | `[one, two]`, or one item a line after `- ` |
 
 YAML reads `8080`, `true` and an empty value as number, truth value and nothing. Where text is expected, quote them.
@@ -95,6 +97,7 @@ fn table(page: &mut String, keys: &[Key]) {
     for key in keys {
         let default = match &key.presence {
             Presence::Required => "**required**".to_owned(),
+            Presence::Either { or } => format!("**required**, or `{or}`"),
             Presence::Optional | Presence::Default(Value::Null) => "".to_owned(),
             Presence::Default(value) => format!("`{}`", written(value)),
         };
@@ -105,7 +108,11 @@ fn table(page: &mut String, keys: &[Key]) {
 
 fn meaning(key: &Key) -> String {
     let mut doc = key.doc.clone();
-    if let Form::Choice(choices) = &key.form {
+    let form = match &key.form {
+        Form::List(item) => item,
+        form => form,
+    };
+    if let Form::Choice(choices) = form {
         for choice in *choices {
             let _ = write!(doc, " `{}`: {}.", choice.word, choice.doc);
             if let Some(why) = choice.refused {

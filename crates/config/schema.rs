@@ -38,11 +38,15 @@ fn of(form: &Form) -> Value {
 fn mapping(section: &Section) -> Value {
     let mut properties = Map::new();
     let mut required = Vec::new();
+    let mut either = Vec::new();
     for key in &section.keys {
         let mut schema = of(&key.form);
         merge(&mut schema, json!({ "description": key.doc }));
         match &key.presence {
             Presence::Required => required.push(key.name),
+            Presence::Either { or } => {
+                either.extend([json!({ "required": [key.name] }), json!({ "required": [or] })]);
+            }
             Presence::Optional | Presence::Default(Value::Null) => {}
             Presence::Default(value) => merge(&mut schema, json!({ "default": value })),
         }
@@ -60,6 +64,9 @@ fn mapping(section: &Section) -> Value {
     });
     if !required.is_empty() {
         merge(&mut schema, json!({ "required": required }));
+    }
+    if !either.is_empty() {
+        merge(&mut schema, json!({ "oneOf": either }));
     }
     schema
 }

@@ -11,8 +11,8 @@ use crate::word::Word;
 /// Declares a mapping with known keys.
 ///
 /// `"key" field: Type = default;` is a key with a default, `"key" field: Type;` an optional one and
-/// `"key" field: Type, required;` one that must be there; with `unless "other"` the refused key `other` stands
-/// for it. The struct keeps what was written, and a key with a default gets a method of its name that answers
+/// `"key" field: Type, required;` one that must be there; with `required or "other"` it or the optional key `other`
+/// must, never both. The struct keeps what was written, and a key with a default gets a method of its name that answers
 /// what holds. Name, type, default and doc line of a key stand in this one place: the reader, the reference page
 /// and the schemas are made from it.
 macro_rules! section {
@@ -20,7 +20,7 @@ macro_rules! section {
         $title:literal
         $(#[doc = $doc:literal])*
         $name:ident {
-            $($(#[doc = $key_doc:literal])* $key:literal $field:ident: $type:ty $(= $default:expr)? $(, $must:ident $(unless $other:literal)?)?;)*
+            $($(#[doc = $key_doc:literal])* $key:literal $field:ident: $type:ty $(= $default:expr)? $(, $must:ident $(or $other:literal)?)?;)*
         }
         refused { $($refused:literal $(or $off:ident)? : $why:literal;)* }
     ) => {
@@ -58,7 +58,7 @@ macro_rules! section {
                         name: $key,
                         doc: $crate::section::joined(&[$($key_doc),*]),
                         form: <$type as $crate::reader::Written>::form(),
-                        presence: section!(@presence $type; $($default)? $($must)?),
+                        presence: section!(@presence $type; $($default)? $($must $($other)?)?),
                     }),*],
                     refused: Self::REFUSED.to_vec(),
                 })
@@ -70,7 +70,7 @@ macro_rules! section {
                     return None;
                 };
                 reader.keys(entries, Self::KEYS, Self::REFUSED);
-                $($(section!(@must $must); reader.require(node, $key, Self::KEYS, &[$($other)?]);)?)*
+                $($(section!(@must $must); reader.require(node, &[$key $(, $other)?], Self::KEYS);)?)*
                 Some($name { $($field: reader.member(node, $key),)* })
             }
 
@@ -86,6 +86,7 @@ macro_rules! section {
     (@must required) => {};
     (@presence $type:ty;) => { $crate::form::Presence::Optional };
     (@presence $type:ty; required) => { $crate::form::Presence::Required };
+    (@presence $type:ty; required $other:literal) => { $crate::form::Presence::Either { or: $other } };
     (@presence $type:ty; $default:expr) => {
         $crate::form::Presence::Default(<$type as $crate::reader::Written>::sample(&$default))
     };

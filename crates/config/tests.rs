@@ -8,6 +8,7 @@ use crate::{Files, Loaded, Pattern, Problem, load, render};
 
 mod examples;
 mod faults;
+mod identity;
 mod meaning;
 mod references;
 
@@ -58,7 +59,8 @@ impl Files for Memory {
     }
 
     fn secret(&self, name: &str) -> Option<String> {
-        let known = [("TOKEN", "hunter2"), ("a/TOKEN", "hunter3"), ("EMPTY", "")];
+        let known =
+            [("TOKEN", "hunter2"), ("a/TOKEN", "hunter3"), ("github/TOKEN", "hunter4"), ("EMPTY", "")];
         known.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned())
     }
 

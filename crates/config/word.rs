@@ -122,7 +122,7 @@ fn secrets(reader: &mut Reader<'_>, node: &Node, expanded: &Expanded, rule: Secr
             Some(())
         }
         Secrets::Refused => {
-            let hint = "a secret may stand in the `env` of an upstream only".to_owned();
+            let hint = "a secret may stand in the `env` or the `credential` of an upstream only".to_owned();
             reader.note(node.span, "a secret would be shown in logs here".to_owned(), Some(hint));
             None
         }
@@ -134,8 +134,10 @@ fn report(reader: &mut Reader<'_>, node: &Node, text: &str, mistake: Mistake) {
         Some(at) => reader.inside(node, text, at, 1),
         None => node.span,
     };
-    let mut shown: String = text.chars().take(SHOWN_CHARS).collect();
-    if shown.len() < text.len() {
+    // One problem is one line of a log, whatever is written.
+    let one_line = |character: char| if character.is_control() { ' ' } else { character };
+    let mut shown: String = text.chars().take(SHOWN_CHARS).map(one_line).collect();
+    if text.chars().nth(SHOWN_CHARS).is_some() {
         shown.push('…');
     }
     reader.note(span, format!("`{shown}` {}", mistake.why), mistake.hint);

@@ -34,6 +34,29 @@ impl Word for Folder {
     }
 }
 
+/// The path of a file.
+#[derive(Clone, Debug)]
+pub(crate) struct FilePath(pub(crate) PathBuf);
+
+impl Word for FilePath {
+    fn form() -> Form {
+        Form::text("file")
+    }
+
+    fn parse(text: &str) -> Result<FilePath, Mistake> {
+        non_empty(text)?;
+        if text.contains("-----BEGIN") {
+            let hint = "put it into a file and write the path of that file";
+            return Err(Mistake::new("is the content of a file, not a path").hint(hint));
+        }
+        Ok(FilePath(PathBuf::from(text)))
+    }
+
+    fn sample(&self) -> Value {
+        json!(self.0.to_string_lossy())
+    }
+}
+
 /// A glob over files.
 #[derive(Clone, Debug)]
 pub(crate) struct FileGlob(pub(crate) PathBuf);

@@ -36,6 +36,7 @@ fn thing(standing: Standing) -> Target {
         native: "read".into(),
         digest: None,
         standing,
+        mirrors: Arc::default(),
     }))
 }
 

@@ -12,6 +12,7 @@ impl Checker<'_> {
     pub(super) fn tenant(&mut self, raw: &At<raw::Tenant>) -> Option<Tenant> {
         let upstreams = self.upstreams(raw);
         let virtual_servers = self.virtual_servers(raw, &upstreams);
+        let identity = raw.identity.as_ref().map(|identity| self.identity(identity));
         let name = raw.tenant.as_ref()?;
         let message =
             format!("tenant `{}` has no `policies`: whatever its filters show may be called", name.value.0);
@@ -22,6 +23,7 @@ impl Checker<'_> {
         );
         Some(Tenant {
             name: Arc::from(name.value.0.as_str()),
+            identity,
             upstreams,
             virtual_servers,
             extensions: raw.extensions().into_iter().map(|glob| glob.value.0.text).collect(),
@@ -35,7 +37,7 @@ impl Checker<'_> {
             self.error(
                 &written.place,
                 "`upstreams` is empty".to_owned(),
-                "add an upstream: `ID: { command: PROGRAM }`",
+                "add an upstream: `ID: { command: PROGRAM }` or `ID: { url: URL }`",
             );
         }
         written

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::Checker;
-use super::process::tidy;
+use super::process::beside;
 use crate::model::{Secret, Timeouts, Transport, Upstream};
 use crate::raw;
 use crate::reader::At;
@@ -14,14 +14,18 @@ use crate::words::{Argument, Command};
 const SHELLS: [&str; 9] = ["sh", "bash", "dash", "ash", "zsh", "ksh", "fish", "pwsh", "powershell"];
 
 impl Checker<'_> {
-    /// The upstream; `None` when it cannot be started.
+    /// The upstream; `None` when it cannot be reached.
     pub(super) fn upstream(&mut self, id: &str, raw: &At<raw::Upstream>) -> Option<Upstream> {
         let ids = [id];
         let tools = self.filter(&raw.tools(), &ids);
         let prompts = self.filter(&raw.prompts(), &ids);
         let resources = self.filter(&raw.resources(), &[]);
         let timeouts = self.timeouts(&raw.timeouts());
-        let transport = self.stdio(raw)?;
+        self.misplaced(raw);
+        let transport = match raw.url {
+            Some(_) => self.http(raw),
+            None => self.stdio(raw),
+        }?;
         Some(Upstream {
             id: Arc::from(id),
             transport,
@@ -39,8 +43,7 @@ impl Checker<'_> {
         let command = raw.command.as_ref()?;
         let args = raw.args();
         self.shell(command, &args);
-        let folder = raw.place.source.path.parent().unwrap_or(Path::new(""));
-        let dir = raw.dir.as_ref().map(|dir| tidy(&folder.join(&dir.value.0)));
+        let dir = raw.dir.as_ref().map(|dir| beside(&dir.place, &dir.value.0));
         let program = self.program(command, dir.as_deref())?;
         let env =
             raw.env().entries.into_iter().filter_map(|(name, value)| Some((name.value.0, value?.value.0)));

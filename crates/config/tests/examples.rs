@@ -9,10 +9,12 @@ use super::Memory;
 use crate::form::{Form, Presence, Section};
 use crate::reader::Written;
 use crate::reference::written;
-use crate::{raw, reference, render, schemas};
+use crate::{Transport, raw, reference, render, schemas};
 
 const MAIN: &str = include_str!("../../../config/portcullis.yaml");
 const TENANT: &str = include_str!("../../../config/tenants/acme.yaml");
+const TEAM: &str = include_str!("../../../config/team.yaml");
+const TEAM_TENANT: &str = include_str!("../../../config/team/globex.yaml");
 
 #[test]
 fn every_example_file_loads_without_a_problem() {
@@ -24,15 +26,52 @@ fn every_example_file_loads_without_a_problem() {
 }
 
 #[test]
+fn the_example_for_a_team_loads_without_a_problem() {
+    let loaded = Memory::of(&[("portcullis.yaml", TEAM), ("team/globex.yaml", TEAM_TENANT)]).loaded();
+    let tenant = &loaded.config.tenants[0];
+    let identity = tenant.identity.as_ref().unwrap();
+    assert!(identity.keys && identity.local && identity.issuers.len() == 1);
+    assert!(tenant.upstreams.iter().all(|upstream| matches!(upstream.transport, Transport::Http { .. })));
+    // The one warning: there are no policies yet.
+    assert_eq!(loaded.warnings.len(), 1, "{:?}", loaded.warnings);
+}
+
+#[test]
+fn every_key_of_a_tenant_is_in_an_example() {
+    fn look(form: &Form) {
+        match form {
+            Form::Scalar { .. } | Form::Choice(_) => {}
+            Form::List(item) => look(item),
+            Form::Map { value, .. } => look(value),
+            Form::Section(section) => {
+                for key in &section.keys {
+                    let written = format!("{}:", key.name);
+                    let shown = TENANT.contains(&written) || TEAM_TENANT.contains(&written);
+                    // Escapes and bounds that most tenants never need.
+                    let rare = ["dir", "prompts", "resources", "max_tools", "start", "call_max", "list"];
+                    let rare = [&rare[..], &["extensions", "processes", "mixed_trust", "insecure"]].concat();
+                    assert!(shown || rare.contains(&key.name), "`{}` is not shown", key.name);
+                    look(&key.form);
+                }
+            }
+        }
+    }
+    look(&raw::Tenant::form());
+}
+
+#[test]
 fn no_piece_of_a_file_brings_the_loader_down() {
     let tenant =
         format!("{TENANT}  größe: {{ include: [\"(é\", \"\\u00e9\"], includeRegex: [\"é(\", 'x{{é'] }}\n");
-    // Every seventh place is near enough to every token.
-    for at in (0..tenant.len()).step_by(7).filter(|at| tenant.is_char_boundary(*at)) {
-        let (before, after) = tenant.split_at(at);
-        for text in [before.to_owned(), after.to_owned(), format!("{before}:\t\"é{after}")] {
-            let problems = Memory::of(&[("portcullis.yaml", MAIN), ("tenants/a.yaml", &text)]).problems();
-            assert_eq!(render(&problems).is_empty(), problems.is_empty());
+    for (main, tenant) in [(MAIN, tenant.as_str()), (TEAM, TEAM_TENANT)] {
+        // Every seventh place is near enough to every token.
+        for at in (0..tenant.len()).step_by(7).filter(|at| tenant.is_char_boundary(*at)) {
+            let (before, after) = tenant.split_at(at);
+            for text in [before.to_owned(), after.to_owned(), format!("{before}:\t\"é{after}")] {
+                let files = [("portcullis.yaml", main), ("tenants/a.yaml", &text), ("team/a.yaml", &text)];
+                let problems = Memory::of(&files).problems();
+                assert_eq!(render(&problems).is_empty(), problems.is_empty());
+            }
         }
     }
 }
@@ -51,7 +90,10 @@ fn no_other_file_lies_in_the_example_folder() {
         }
     }
     found.sort();
-    assert_eq!(found, ["acme.yaml", "portcullis.schema.json", "portcullis.yaml", "tenant.schema.json"]);
+    let examples = ["acme.yaml", "globex.yaml", "portcullis.yaml", "team.yaml"];
+    let mut expected = [&examples[..], &["portcullis.schema.json", "tenant.schema.json"]].concat();
+    expected.sort_unstable();
+    assert_eq!(found, expected);
 }
 
 #[test]
@@ -72,7 +114,7 @@ fn every_key_is_in(text: &str, section: &Section) {
                 let shown = format!("{}: {}", key.name, written(value));
                 assert!(text.contains(&shown), "`{shown}` is not shown");
             }
-            (_, Presence::Optional | Presence::Required) => {}
+            (_, Presence::Optional | Presence::Required | Presence::Either { .. }) => {}
         }
     }
 }

@@ -79,7 +79,7 @@ fn every_fault_is_told_with_its_place_and_advice() {
 #[test]
 fn the_table_is_large_enough() {
     let table = table();
-    assert!(table.len() >= 40, "{} faults", table.len());
+    assert!(table.len() >= 90, "{} faults", table.len());
     assert!(table.iter().any(|fault| fault.expected.len() >= 12));
 }
 

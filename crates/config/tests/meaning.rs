@@ -53,7 +53,9 @@ fn relative_paths_begin_at_their_file() {
     let config = crate::load(Path::new("etc/main.yaml"), &files).unwrap().config;
     assert_eq!(config.state_dir, Path::new("etc/../state"));
     assert_eq!(config.audit.sinks, [AuditSink::Stdout, AuditSink::File(PathBuf::from("/var/log/audit"))]);
-    let Transport::Stdio { program, dir, .. } = &config.tenants[0].upstreams[0].transport;
+    let Transport::Stdio { program, dir, .. } = &config.tenants[0].upstreams[0].transport else {
+        panic!("a program")
+    };
     assert_eq!(program, Path::new("/usr/bin/npx"));
     assert_eq!(dir.as_deref(), Some(Path::new("etc/tenants/../servers")));
 }
@@ -147,7 +149,7 @@ upstreams:
   z: { command: uvx, timeouts: *t }
 ";
     let tenant = tenant(text);
-    let Transport::Stdio { program, args, .. } = &tenant.upstreams[1].transport;
+    let Transport::Stdio { program, args, .. } = &tenant.upstreams[1].transport else { panic!("a program") };
     assert_eq!(
         (program.as_path(), args.as_slice()),
         (Path::new("/usr/bin/npx"), ["two".to_owned()].as_slice())

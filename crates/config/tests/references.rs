@@ -9,7 +9,9 @@ fn args(args: &str) -> Vec<String> {
     let files = Memory::of(&[("portcullis.yaml", "listen: 127.0.0.1:${PORT}\n"), ("tenants/a.yaml", &text)]);
     let config = files.loaded().config;
     assert_eq!(config.listen.port(), 7500);
-    let Transport::Stdio { args, .. } = &config.tenants[0].upstreams[0].transport;
+    let Transport::Stdio { args, .. } = &config.tenants[0].upstreams[0].transport else {
+        panic!("a program")
+    };
     args.clone()
 }
 
@@ -64,9 +66,26 @@ fn secrets_never_show() {
 upstreams: { a: { command: npx, env: { T: \"Bearer ${secret:TOKEN}\", U: \"${secret:a/TOKEN}\", V: plain } } }
 ";
     let loaded = Memory::of(&[("portcullis.yaml", "keepalive: 15s\n"), ("tenants/a.yaml", text)]).loaded();
-    let Transport::Stdio { env, .. } = &loaded.config.tenants[0].upstreams[0].transport;
+    let Transport::Stdio { env, .. } = &loaded.config.tenants[0].upstreams[0].transport else {
+        panic!("a program")
+    };
     let values: Vec<&str> = env.iter().map(|(_, value)| value.expose()).collect();
     assert_eq!(values, ["Bearer hunter2", "hunter3", "plain"]);
     let shown = format!("{:?} {:#?} {}", loaded.config, loaded.warnings, Secret::new("hunter2".to_owned()));
     assert!(!shown.contains("hunter") && !shown.contains("plain") && shown.ends_with("***"));
+}
+
+#[test]
+fn a_credential_is_a_secret() {
+    let text = "tenant: a
+upstreams: { a: { url: \"https://mcp.acme.example\", credential: { header: X-Api-Key, value: \"v1 ${secret:a/TOKEN}\" } } }
+";
+    let loaded = Memory::of(&[("portcullis.yaml", "keepalive: 15s\n"), ("tenants/a.yaml", text)]).loaded();
+    let Transport::Http { headers, .. } = &loaded.config.tenants[0].upstreams[0].transport else {
+        panic!("a server")
+    };
+    let shown: Vec<(&str, &str)> =
+        headers.iter().map(|(name, value)| (name.as_str(), value.expose())).collect();
+    assert_eq!(shown, [("x-api-key", "v1 hunter3")]);
+    assert!(!format!("{:?} {:?}", loaded.config, loaded.warnings).contains("hunter"));
 }
