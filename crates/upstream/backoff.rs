@@ -1,6 +1,7 @@
 //! How often a server that fails is started again.
 
 use crate::error::UpstreamError;
+use crate::spec::Reach;
 use std::time::Duration;
 
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
@@ -16,9 +17,16 @@ const STABLE: Duration = Duration::from_secs(30);
 pub(crate) struct Backoff {
     /// In a row, since it was last up for a while.
     failures: u32,
+    /// Asking costs next to nothing, so the breaker never opens.
+    is_cheap: bool,
 }
 
 impl Backoff {
+    /// A process is expensive to start in vain; a server elsewhere is asked by one request.
+    pub(crate) fn of(reach: &Reach) -> Self {
+        Self { failures: 0, is_cheap: matches!(reach, Reach::Http(_)) }
+    }
+
     pub(crate) fn failures(&self) -> u32 {
         self.failures
     }
@@ -34,7 +42,8 @@ impl Backoff {
             return Duration::ZERO;
         }
         // A server that is incompatible today is so in 30 s.
-        if self.failures > BREAKER_FAILURES || matches!(error, UpstreamError::Incompatible { .. }) {
+        let gives_up = self.failures > BREAKER_FAILURES && !self.is_cheap;
+        if gives_up || matches!(error, UpstreamError::Incompatible { .. }) {
             return jitter(BREAKER_PAUSE);
         }
         jitter(LONGEST_PAUSE.min(FIRST_PAUSE * 2_u32.saturating_pow(self.failures - 1)))
@@ -87,6 +96,13 @@ mod tests {
             }
             assert!(starts <= 8, "{up:?}: {starts}");
         }
+    }
+
+    #[test]
+    fn a_server_over_http_is_asked_every_half_minute_for_as_long_as_it_takes() {
+        let mut backoff = Backoff { is_cheap: true, ..Backoff::default() };
+        let longest = (0..100).map(|_| backoff.pause(None, &down())).max();
+        assert!(longest <= Some(LONGEST_PAUSE * 12 / 10));
     }
 
     #[test]

@@ -1,14 +1,15 @@
-//! A process that is up: send a request, get an exchange.
+//! A server that is up: send a request, get an exchange.
 
 use crate::error::UpstreamError;
 use crate::exchange::Exchange;
 use crate::link::{Link, Manner};
+use crate::remote::heads;
 use bytes::Bytes;
 use std::sync::Arc;
 use std::time::Duration;
-use wire::{Id, Revision};
+use wire::{Id, Method, Revision};
 
-/// What a server said about itself when it was initialized.
+/// What a server said about itself when it was initialized, or discovered.
 #[derive(Debug, Clone)]
 pub struct Facts {
     /// The revision it speaks with us.
@@ -44,16 +45,29 @@ pub struct Wait {
     pub progress: bool,
 }
 
-/// An initialized connection to one process.
+/// One request on its way out: the body, and what a modern server over HTTP wants to read beside it (spec H-28, H-33).
+#[derive(Clone, Copy)]
+pub struct Outbound<'a> {
+    /// Its method.
+    pub method: Method,
+    /// What it names: the server's own name of the tool or prompt, or the URI or task.
+    pub name: Option<&'a str>,
+    /// Arguments that are repeated as `Mcp-Param-*`: names without that prefix, and values as a header carries them.
+    pub mirrored: &'a [(Box<str>, String)],
+    /// Gets the id minted for it and returns the line to write, without a newline. The progress token, if any, is that id's number.
+    pub build: &'a dyn Fn(&Id) -> Bytes,
+}
+
+/// An open connection to one server: one process, or one session over HTTP.
 pub struct Connection {
     link: Arc<Link>,
     facts: Facts,
-    pid: u32,
+    process: Option<u32>,
 }
 
 impl Connection {
-    pub(crate) fn new(link: Arc<Link>, facts: Facts, pid: u32) -> Arc<Self> {
-        Arc::new(Self { link, facts, pid })
+    pub(crate) fn new(link: Arc<Link>, facts: Facts, process: Option<u32>) -> Arc<Self> {
+        Arc::new(Self { link, facts, process })
     }
 
     /// What the server said about itself.
@@ -61,19 +75,38 @@ impl Connection {
         &self.facts
     }
 
-    /// The process we started: the supervisor, whose child is the server.
-    pub fn pid(&self) -> u32 {
-        self.pid
+    /// The process we started: the supervisor, whose child is the server. None for a server over HTTP.
+    pub fn process(&self) -> Option<u32> {
+        self.process
     }
 
-    /// Sends one request. `build` gets the id minted for it and returns the line to write, without a newline; the progress token,
-    /// if any, is that id's number. Fails only if nothing was written.
+    /// The same, with 0 for no process.
+    pub fn pid(&self) -> u32 {
+        self.process.unwrap_or_default()
+    }
+
+    /// Sends one request. Fails only if nothing was written.
+    pub fn send_outbound(
+        self: &Arc<Self>,
+        outbound: &Outbound<'_>,
+        wait: Wait,
+    ) -> Result<Exchange, UpstreamError> {
+        let heads = match self.link.is_modern_over_http() {
+            true => Some(heads::modern(outbound.method, outbound.name, outbound.mirrored)?),
+            false => None,
+        };
+        self.link.send(outbound.build, heads, wait, Manner::of(outbound.method))
+    }
+
+    /// Sends one request without saying what it is, which a modern server over HTTP refuses. `build` gets the id minted for it and
+    /// returns the line to write, without a newline; the progress token, if any, is that id's number. Fails only if nothing was
+    /// written.
     pub fn send(
         self: &Arc<Self>,
         build: &dyn Fn(&Id) -> Bytes,
         wait: Wait,
     ) -> Result<Exchange, UpstreamError> {
-        self.link.send(build, wait, Manner::Cancellable)
+        self.link.send(build, None, wait, Manner::Cancellable)
     }
 
     /// Sends a notification, or the answer to a request of the server.
@@ -81,7 +114,7 @@ impl Connection {
         self.link.tell(line)
     }
 
-    /// Whether the process still runs and reads.
+    /// Whether the server is still there, as far as we know.
     pub fn is_open(&self) -> bool {
         self.link.is_open()
     }
@@ -94,7 +127,7 @@ impl Connection {
 impl std::fmt::Debug for Connection {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         out.debug_struct("Connection")
-            .field("pid", &self.pid)
+            .field("process", &self.process)
             .field("revision", &self.facts.revision)
             .finish_non_exhaustive()
     }

@@ -3,16 +3,16 @@
 /// Why a request got no answer. The texts name no host, path or secret and carry nothing the server wrote.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum UpstreamError {
-    /// There is no process to talk to; nothing was written.
+    /// There is nothing to talk to, or it refused before anything ran.
     #[error("not running: {why}")]
     NotRunning {
-        /// What happened to the process.
+        /// What happened.
         why: Box<str>,
     },
-    /// The process went away before it answered.
+    /// The server went away before it answered.
     #[error("{why}")]
     Exited {
-        /// What happened to the process.
+        /// What happened.
         why: Box<str>,
         /// Whether any of the request was written: only what surely did not run may be repeated.
         sent: bool,
@@ -23,7 +23,7 @@ pub enum UpstreamError {
         /// Whether any of the request was written.
         sent: bool,
     },
-    /// The server does not read its input and the queue toward it is full; nothing was written.
+    /// The server does not read its input and the queue toward it is full, or it says that it has too much to do; nothing ran.
     #[error("too many requests are waiting")]
     Busy,
     /// The answer is larger than what is accepted.
@@ -55,6 +55,11 @@ pub enum UpstreamError {
 impl UpstreamError {
     pub(crate) fn not_running(why: impl Into<Box<str>>) -> Self {
         Self::NotRunning { why: why.into() }
+    }
+
+    /// The server refuses our credential; nothing ran.
+    pub(crate) fn unauthorized() -> Self {
+        Self::not_running("it does not accept our credential")
     }
 
     pub(crate) fn garbled(why: impl Into<Box<str>>) -> Self {

@@ -3,6 +3,7 @@
 use crate::connection::Wait;
 use crate::error::UpstreamError;
 use crate::link::{Link, Manner};
+use crate::notice::Taken;
 use bytes::Bytes;
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,7 +16,7 @@ use wire::{Frame, Id};
 pub enum Incoming {
     /// Progress, with our token in it.
     Progress(Frame),
-    /// The answer, with our id in it. The last thing.
+    /// The answer, with our id in it. The last thing. Parts of a list may be malformed: [`Frame::is_strict`].
     Answer(Frame),
     /// There will be no answer. The last thing.
     Failed(UpstreamError),
@@ -23,12 +24,16 @@ pub enum Incoming {
 
 /// Progress that waits for a slow reader; the oldest goes first, since each one makes those before it stale.
 const PROGRESS_DEPTH: usize = 64;
+/// Progress that is larger does not wait: with the depth it bounds what a slow reader costs.
+const PROGRESS_BYTES: usize = 64 * 1024;
 
 /// Where the answer to one request arrives.
 #[derive(Default)]
 pub(crate) struct Slot {
     inner: Mutex<Inner>,
     arrived: Notify,
+    /// Whoever carries the request over HTTP stops when nobody waits for it.
+    left: Notify,
 }
 
 #[derive(Default)]
@@ -67,10 +72,22 @@ impl Slot {
 
     /// Gives the request up and returns how far it had come.
     fn forget(&self) -> Stage {
-        std::mem::replace(&mut self.inner().stage, Stage::Forgotten)
+        let before = std::mem::replace(&mut self.inner().stage, Stage::Forgotten);
+        self.left.notify_one();
+        before
     }
 
-    pub(crate) fn progress(&self, frame: Frame) {
+    /// Returns when nobody waits for the answer, or it is there. For one task; may be dropped at any await.
+    pub(crate) async fn left(&self) {
+        while self.inner().stage != Stage::Forgotten {
+            self.left.notified().await;
+        }
+    }
+
+    pub(crate) fn progress(&self, frame: Frame) -> Taken {
+        if frame.bytes().len() > PROGRESS_BYTES {
+            return Taken::No;
+        }
         let mut inner = self.inner();
         if inner.progress.len() >= PROGRESS_DEPTH {
             inner.progress.pop_front();
@@ -78,6 +95,7 @@ impl Slot {
         inner.progress.push_back(frame);
         drop(inner);
         self.arrived.notify_one();
+        Taken::Yes
     }
 
     pub(crate) fn answer(&self, answer: Result<Frame, UpstreamError>) {
@@ -95,6 +113,7 @@ impl Slot {
         // What still waits in the write queue is left out.
         inner.stage = Stage::Forgotten;
         drop(inner);
+        self.left.notify_one();
         self.arrived.notify_one();
     }
 
@@ -183,10 +202,15 @@ impl Exchange {
         }
     }
 
-    /// Tells the server that nobody needs the answer any more, once. `reason` is raw JSON. The answer may still come.
+    /// Tells the server that nobody needs the answer any more, once. `reason` is raw JSON. The answer may still come, except from
+    /// a modern server over HTTP: it is told by closing the stream the answer would come by (spec H-25).
     pub fn cancel(&self, reason: Option<&str>) {
         if std::mem::replace(&mut *self.cancelled.lock().unwrap_or_else(PoisonError::into_inner), true) {
             return;
+        }
+        if self.link.is_modern_over_http() {
+            self.link.forget(self.number);
+            return self.slot.lost("it was cancelled");
         }
         let reason =
             reason.filter(|text| !text.contains(['\n', '\r'])).map(|text| format!(",\"reason\":{text}"));
@@ -201,7 +225,7 @@ impl Exchange {
 
     fn expire(&mut self) -> Incoming {
         let sent = self.give_up(Some(r#""timed out""#));
-        if self.manner == Manner::Cancellable {
+        if self.manner != Manner::Quiet {
             self.link.suspect();
         }
         Incoming::Failed(UpstreamError::TimedOut { sent })
@@ -212,7 +236,7 @@ impl Exchange {
         self.over = true;
         self.link.forget(self.number);
         let sent = self.slot.forget() == Stage::Sent;
-        if sent && self.manner == Manner::Cancellable && self.link.is_open() {
+        if sent && self.manner != Manner::Quiet && self.link.is_open() {
             self.cancel(reason);
         }
         sent

@@ -1,25 +1,26 @@
-//! Keeps one process running: start, handshake, serve, and again after a pause that grows.
+//! Keeps one server up: start or connect, handshake, serve, and again after a pause that grows.
 
 use crate::backoff::Backoff;
 use crate::connection::{Connection, Wait};
 use crate::counters::Counters;
 use crate::error::UpstreamError;
 use crate::exchange::{Exchange, Incoming};
+use crate::hello::{self, Era};
 use crate::link::{Link, Manner};
 use crate::notice::{Inbox, Notice, Voice, What};
-use crate::probe::{self, Opening, Refused};
-use crate::spec::{EraFound, EraMemory, Spec};
-use crate::stdio::{Ending, Fault, Process};
+use crate::peer::{Ending, Fault, Peer};
+use crate::probe::{Opening, Refused};
+use crate::remote::heads;
+use crate::spec::{EraFound, EraMemory, Reach, Spec};
 use crate::upstream::Status;
-use bytes::Bytes;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
-use wire::{Id, Shape};
+use wire::{Method, Shape};
 
-/// Silence after a ping until a process counts as hung (spec P-12).
+/// Silence after a ping until a server counts as hung (spec P-12).
 const PING_PATIENCE: Duration = Duration::from_secs(10);
 /// How long a full queue to the gateway may hold us up.
 const TELL_PATIENCE: Duration = Duration::from_secs(1);
@@ -49,7 +50,7 @@ enum Choice {
     Probe,
 }
 
-/// How one process went.
+/// How one process or session went.
 enum Life {
     /// We were told to stop.
     Stopped,
@@ -71,20 +72,21 @@ impl Keeper {
         counters: Arc<Counters>,
     ) -> Self {
         let spec = Arc::clone(&voice.spec);
+        let backoff = Backoff::of(&spec.reach);
         Self {
             spec,
             voice,
             memory,
             status,
             counters,
-            backoff: Backoff::default(),
+            backoff,
             starts: 0,
             opening: Choice::Remembered,
             modern: None,
         }
     }
 
-    /// Runs until told to stop, and returns when the process is gone.
+    /// Runs until told to stop, and returns when nothing of the server is left here.
     pub(crate) async fn run(mut self, stop: CancellationToken) {
         while !stop.is_cancelled() {
             match self.live(&stop).await {
@@ -102,29 +104,24 @@ impl Keeper {
             self.voice.notices.try_send(self.voice.notice(What::Down { why: "it was stopped".to_owned() }));
     }
 
-    /// One process from start to end.
+    /// One process or session from start to end.
     async fn live(&mut self, stop: &CancellationToken) -> Life {
-        let mut process = match self.spawn() {
-            Ok(process) => process,
-            Err(error) => {
-                let why = format!("it cannot be started: {error}");
-                return Life::Failed {
-                    up: None,
-                    error: UpstreamError::not_running(why.as_str()),
-                    detail: why,
-                };
+        let mut peer = match self.start() {
+            Ok(peer) => peer,
+            Err(why) => {
+                let error = UpstreamError::not_running(why.as_str());
+                return Life::Failed { up: None, error, detail: why };
             }
         };
         let opening = self.opening();
-        let link = Arc::clone(&process.link);
-        let handshake = timeout(self.spec.patience.start, probe::open(&link, opening, &self.spec.patience));
+        let handshake = timeout(self.spec.patience.start, peer.door().open(opening, &self.spec));
         let opened = tokio::select! {
             // What it answered before it died is looked at first.
             biased;
             opened = handshake => opened.unwrap_or(Err(Refused::Silent)),
-            fault = process.fault() => return self.died_early(process, opening, fault).await,
+            fault = peer.fault() => return self.died_early(peer, opening, fault).await,
             () = stop.cancelled() => {
-                self.finish(process, Fault::Unwanted).await;
+                self.finish(peer, Fault::Unwanted).await;
                 return Life::Stopped;
             }
         };
@@ -132,10 +129,11 @@ impl Keeper {
             Ok(opened) => {
                 self.remember(opened.found);
                 let since = Instant::now();
-                let connection = Connection::new(link, opened.facts, process.pid);
+                peer.link().settle(opened.facts.revision.era());
+                let connection = Connection::new(Arc::clone(peer.link()), opened.facts, peer.pid());
                 self.status.send_replace(Status::Up { connection: Arc::clone(&connection), since });
-                let fault = self.serve(&mut process, &connection, stop).await;
-                let ending = self.finish(process, fault).await;
+                let fault = self.serve(&mut peer, &connection, stop).await;
+                let ending = self.finish(peer, fault).await;
                 if stop.is_cancelled() {
                     return Life::Stopped;
                 }
@@ -143,29 +141,35 @@ impl Keeper {
                 Life::Failed { up: Some(since.elapsed()), error, detail: ending.detail }
             }
             Err(Refused::Gone) => {
-                let fault = process.fault().await;
-                self.died_early(process, opening, fault).await
+                let fault = peer.fault().await;
+                self.died_early(peer, opening, fault).await
             }
-            Err(refused) => self.refused(process, opening, refused).await,
+            Err(refused) => self.refused(peer, opening, refused).await,
         }
     }
 
-    fn spawn(&mut self) -> std::io::Result<Process> {
+    fn start(&mut self) -> Result<Peer, String> {
         self.starts += 1;
         if self.starts > 1 {
             self.counters.add(|counters| &counters.restarts);
         }
-        let process = Process::spawn(&self.spec, &self.counters)?;
+        let peer = Peer::start(&self.spec, &self.counters)?;
         let (tenant, upstream) = (&*self.spec.tenant, &*self.spec.id);
-        let (pid, program) = (process.pid, self.spec.launch.program.display());
+        let (seat, start) = (&self.voice.seat, self.starts);
         // spec P-14: every start is on record.
-        tracing::info!(tenant, upstream, seat = ?self.voice.seat, pid, %program, start = self.starts, "started");
-        Ok(process)
+        match &self.spec.reach {
+            Reach::Stdio(launch) => {
+                let (pid, program) = (peer.pid(), launch.program.display());
+                tracing::info!(tenant, upstream, ?seat, pid, %program, start, "started");
+            }
+            Reach::Http(_) => tracing::info!(tenant, upstream, ?seat, start, "connecting"),
+        }
+        Ok(peer)
     }
 
-    async fn finish(&self, process: Process, fault: Fault) -> Ending {
-        let pid = process.pid;
-        let ending = process.end(fault).await;
+    async fn finish(&self, peer: Peer, fault: Fault) -> Ending {
+        let pid = peer.pid();
+        let ending = peer.end(fault).await;
         let (tenant, upstream) = (&*self.spec.tenant, &*self.spec.id);
         tracing::info!(tenant, upstream, pid, "ended: {}", ending.detail);
         ending
@@ -192,8 +196,8 @@ impl Keeper {
     }
 
     /// It went away during the handshake.
-    async fn died_early(&mut self, process: Process, opening: Opening, fault: Fault) -> Life {
-        let ending = self.finish(process, fault).await;
+    async fn died_early(&mut self, peer: Peer, opening: Opening, fault: Fault) -> Life {
+        let ending = self.finish(peer, fault).await;
         if opening == Opening::Discover {
             let before = std::mem::replace(&mut self.opening, Choice::NoProbe);
             // At once, but only once: a server that dies anyway must not start twice as often (bug B38).
@@ -205,19 +209,30 @@ impl Keeper {
     }
 
     /// It stayed, but there is no agreement.
-    async fn refused(&mut self, process: Process, opening: Opening, refused: Refused) -> Life {
+    async fn refused(&mut self, peer: Peer, opening: Opening, refused: Refused) -> Life {
         let error = match refused {
-            Refused::Silent if opening == Opening::Discover => {
+            // Over HTTP silence says nothing about the era (spec E-15).
+            Refused::Silent if opening == Opening::Discover && matches!(peer, Peer::Process(_)) => {
                 // It may be wedged by the probe (spec E-13): the next try goes without.
                 self.opening = Choice::NoProbe;
                 UpstreamError::not_running("it does not answer initialize")
             }
-            Refused::Silent | Refused::Gone => UpstreamError::not_running("it does not answer initialize"),
+            Refused::Silent | Refused::Gone => UpstreamError::not_running(match peer {
+                Peer::Process(_) => "it does not answer initialize",
+                Peer::Remote(_) => "it does not answer",
+            }),
+            // What proves nothing about the era leaves what is remembered as it is (spec E-15).
+            Refused::By(
+                error @ (UpstreamError::NotRunning { .. }
+                | UpstreamError::Exited { .. }
+                | UpstreamError::TimedOut { .. }
+                | UpstreamError::Busy),
+            ) => error,
             // Some servers settle on the era of the first message: a new process may take the handshake yet.
             Refused::Modern(error) if self.opening == Choice::Remembered => {
                 self.opening = Choice::NoProbe;
                 self.modern = Some(error);
-                self.finish(process, Fault::Unwanted).await;
+                self.finish(peer, Fault::Unwanted).await;
                 return Life::OnceMoreUnprobed;
             }
             Refused::By(error) | Refused::Modern(error) => {
@@ -226,30 +241,28 @@ impl Keeper {
                 self.modern.take().unwrap_or(error)
             }
         };
-        let ending = self.finish(process, Fault::Unwanted).await;
+        let ending = self.finish(peer, Fault::Unwanted).await;
         let last = ending.detail.strip_prefix(&ending.why).unwrap_or_default();
-        let detail = format!("{error}{last}");
+        let detail = match &error {
+            UpstreamError::NotRunning { why } => format!("{why}{last}"),
+            other => format!("{other}{last}"),
+        };
         Life::Failed { up: None, error, detail }
     }
 
-    /// Serves an open connection until its process is of no use any more.
-    async fn serve(
-        &self,
-        process: &mut Process,
-        connection: &Arc<Connection>,
-        stop: &CancellationToken,
-    ) -> Fault {
-        let link = Arc::clone(&process.link);
+    /// Serves an open connection until its server is of no use any more.
+    async fn serve(&self, peer: &mut Peer, connection: &Arc<Connection>, stop: &CancellationToken) -> Fault {
+        let link = Arc::clone(peer.link());
         let mut announced = false;
         let mut check: Option<Check> = None;
         loop {
             tokio::select! {
                 () = stop.cancelled() => return Fault::Unwanted,
-                fault = process.fault() => return fault,
-                () = link.suspected(), if check.is_none() => check = Some(self.ping(process)),
-                alive = verdict(&mut check, &link), if check.is_some() => match alive {
-                    true => check = None,
-                    false => return Fault::Hung,
+                fault = peer.fault() => return fault,
+                () = link.suspected(), if check.is_none() => check = Some(Check::begin(&link)),
+                verdict = verdict(&mut check, &link), if check.is_some() => match verdict {
+                    Ok(()) => check = None,
+                    Err(fault) => return fault,
                 },
                 permit = self.wanted(&link.inbox, announced), if !self.voice.notices.is_closed() => {
                     let Some(permit) = permit else { continue };
@@ -273,15 +286,6 @@ impl Keeper {
             inbox.ready().await;
         }
         self.voice.notices.reserve().await.ok()
-    }
-
-    fn ping(&self, process: &Process) -> Check {
-        let build =
-            |id: &Id| Bytes::from(format!(r#"{{"jsonrpc":"2.0","id":{},"method":"ping"}}"#, id.raw()));
-        let wait = Wait { first: PING_PATIENCE, most: PING_PATIENCE, progress: false };
-        // With its queue full a ping cannot be sent; silence says the same then.
-        let exchange = process.link.send(&build, wait, Manner::Quiet).ok();
-        Check { heard: process.link.heard(), until: Instant::now() + PING_PATIENCE, exchange }
     }
 
     /// Says that it is down, and leaves it alone for a while.
@@ -309,25 +313,45 @@ impl Keeper {
     }
 }
 
-/// A ping that waits for any sign of life.
+/// A question that waits for any sign of life.
 struct Check {
     heard: u64,
     until: Instant,
     exchange: Option<Exchange>,
 }
 
-/// Whether the process lives: it answered, or wrote anything at all since it was asked. May be dropped at any await.
-async fn verdict(check: &mut Option<Check>, link: &Link) -> bool {
-    let Some(check) = check else { return true };
-    match &mut check.exchange {
-        Some(exchange) => {
-            let timed_out = matches!(exchange.next().await, Incoming::Failed(UpstreamError::TimedOut { .. }));
-            !timed_out || link.heard() != check.heard
+impl Check {
+    fn begin(link: &Arc<Link>) -> Self {
+        let heard = link.heard();
+        let wait = Wait { first: PING_PATIENCE, most: PING_PATIENCE, progress: false };
+        // spec P-12: there is no ping in the modern era.
+        let asked = if link.is_modern() {
+            let heads = link.is_modern_over_http().then(|| heads::modern(Method::Discover, None, &[]).ok());
+            link.send(&hello::discover, heads.flatten(), wait, Manner::Quiet)
+        } else {
+            link.send(&hello::ping, None, wait, Manner::Quiet)
+        };
+        // With its queue full it cannot be asked; silence says the same then.
+        Self { heard, until: Instant::now() + PING_PATIENCE, exchange: asked.ok() }
+    }
+}
+
+/// Whether the server lives: it answered, or sent anything at all since it was asked. May be dropped at any await.
+async fn verdict(check: &mut Option<Check>, link: &Link) -> Result<(), Fault> {
+    let Some(check) = check else { return Ok(()) };
+    let Some(exchange) = &mut check.exchange else {
+        sleep_until(check.until).await;
+        return if link.heard() == check.heard { Err(Fault::Hung) } else { Ok(()) };
+    };
+    match exchange.next().await {
+        Incoming::Failed(UpstreamError::TimedOut { .. }) if link.heard() == check.heard => Err(Fault::Hung),
+        Incoming::Failed(UpstreamError::NotRunning { .. }) => Err(Fault::Hung),
+        // What does not understand a modern question is a modern server no more (spec E-16).
+        Incoming::Failed(UpstreamError::Garbled { .. }) if link.is_modern() => Err(Fault::Forgetful),
+        Incoming::Answer(frame) if link.is_modern() && matches!(hello::era(&frame, true), Era::Legacy) => {
+            Err(Fault::Forgetful)
         }
-        None => {
-            sleep_until(check.until).await;
-            link.heard() != check.heard
-        }
+        Incoming::Answer(_) | Incoming::Progress(_) | Incoming::Failed(_) => Ok(()),
     }
 }
 

@@ -1,7 +1,7 @@
-//! Talking to MCP servers: one process a seat, one exchange a request.
+//! Talking to MCP servers: one process or session a seat, one exchange a request.
 //!
-//! Read `connection.rs` for what the gateway uses, `upstream.rs` for how a server is kept running, `stdio.rs` for the process
-//! itself and `supervisor.rs` for the other side of it.
+//! Read `connection.rs` for what the gateway uses, `upstream.rs` for how a server is kept up, `stdio.rs` for a process and
+//! `supervisor.rs` for the other side of it, `remote.rs` for a server over HTTP.
 
 pub mod supervisor;
 
@@ -11,25 +11,30 @@ mod connection;
 mod counters;
 mod error;
 mod exchange;
+mod hello;
 mod keeper;
 mod lines;
 mod link;
 mod notice;
+mod peer;
 mod pool;
 mod probe;
+mod remote;
 mod spec;
 mod stderr;
 mod stdio;
 mod upstream;
 
-pub use connection::{Connection, Facts, Wait};
+pub use connection::{Connection, Facts, Outbound, Wait};
 pub use counters::{Counters, counters};
 pub use error::UpstreamError;
 pub use exchange::{Exchange, Incoming};
 pub use notice::{Notice, What};
 pub use pool::Pool;
-pub use spec::{EraFound, EraMemory, Launch, Patience, Seat, Spec};
+pub use spec::{Address, EraFound, EraMemory, Launch, LegacySse, Patience, Reach, Seat, Spec};
 pub use upstream::{State, Upstream};
 
+#[cfg(test)]
+mod fake;
 #[cfg(test)]
 mod scripted;

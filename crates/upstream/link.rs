@@ -1,4 +1,4 @@
-//! The two-way line to one process: ids minted, answers matched, writes queued.
+//! The two-way line to one server: ids minted, answers matched, writes queued.
 
 use crate::connection::Wait;
 use crate::counters::Counters;
@@ -6,43 +6,78 @@ use crate::error::UpstreamError;
 use crate::exchange::{Exchange, Slot};
 use crate::notice::{Inbox, Taken};
 use bytes::Bytes;
+use http::HeaderMap;
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use tokio::sync::{Notify, mpsc};
-use wire::{Budget, Frame, FrameError, Id, Method, Shape};
+use wire::{Budget, Era, Frame, FrameError, Id, Kind, Method, Shape};
 
-/// Lines that wait to be written to one process.
+/// Lines that wait to be written to one server.
 const QUEUE_LINES: usize = 1024;
 /// Their bytes: room for a burst of large calls, and the end of what a server that does not read can hold (spec P-13).
 const QUEUE_BYTES: usize = 96 * 1024 * 1024;
 
-/// Requests that wait for an answer of one process.
+/// Requests that wait for an answer of one server.
 const IN_FLIGHT: usize = 4096;
 
-/// Whether giving a request up is told to the server.
+/// What lines travel by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Carrier {
+    /// stdin and stdout: one stream each way.
+    Pipe,
+    /// HTTP: an answer comes back by the request it belongs to.
+    Http,
+}
+
+/// How a request is treated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Manner {
-    /// By `notifications/cancelled`.
+    /// Giving it up is told by `notifications/cancelled`.
     Cancellable,
-    /// Not at all: the handshake is never cancelled (spec B-22), nor is a ping.
+    /// So too. Its answer is a list, and a malformed item hides no other (spec T-14, bug B10).
+    Listing,
+    /// Giving it up is not told: the handshake is never cancelled (spec B-22), nor is a ping.
     Quiet,
 }
 
-/// One line on its way to the process.
+impl Manner {
+    /// For a request of the gateway.
+    pub(crate) fn of(method: Method) -> Self {
+        let is_list = Kind::ALL.iter().any(|kind| kind.list_method() == method);
+        if is_list { Self::Listing } else { Self::Cancellable }
+    }
+}
+
+/// One line on its way to the server.
 pub(crate) struct Outgoing {
     line: Bytes,
-    slot: Option<Arc<Slot>>,
+    asker: Option<Asker>,
+    /// What goes beside it over HTTP, in the modern era.
+    pub(crate) heads: Option<Box<HeaderMap>>,
     queued: Arc<AtomicUsize>,
+}
+
+/// Who waits for the answer to a line.
+#[derive(Clone)]
+pub(crate) struct Asker {
+    pub(crate) number: u64,
+    pub(crate) manner: Manner,
+    pub(crate) slot: Arc<Slot>,
 }
 
 impl Outgoing {
     /// The line, unless its asker has given up; from here on it counts as sent.
     pub(crate) fn begin(&self) -> Option<Bytes> {
-        match &self.slot {
-            Some(slot) if !slot.begin() => None,
+        match &self.asker {
+            Some(asker) if !asker.slot.begin() => None,
             _ => Some(self.line.clone()),
         }
+    }
+
+    pub(crate) fn asker(&self) -> Option<&Asker> {
+        self.asker.as_ref()
     }
 }
 
@@ -57,13 +92,18 @@ pub(crate) struct Link {
     pub(crate) counters: Arc<Counters>,
     /// What the server says unasked.
     pub(crate) inbox: Inbox,
+    carrier: Carrier,
+    /// What one message of the server may cost.
+    budget: Budget,
+    /// Known after the handshake; until then the server may do what legacy servers may.
+    era: OnceLock<Era>,
     next: AtomicU64,
     pending: Mutex<Pending>,
     queue: mpsc::Sender<Outgoing>,
     queued: Arc<AtomicUsize>,
-    /// How often the process wrote anything on stdout.
+    /// How often the server sent anything.
     heard: AtomicU64,
-    /// A request timed out: is the process still there?
+    /// A request timed out or did not get through: is the server still there?
     doubt: Notify,
 }
 
@@ -76,15 +116,23 @@ struct Pending {
 struct Open {
     slot: Arc<Slot>,
     progress: bool,
+    manner: Manner,
 }
 
 impl Link {
-    /// A link and the queue that its writer empties.
-    pub(crate) fn new(counters: Arc<Counters>) -> (Arc<Self>, mpsc::Receiver<Outgoing>) {
+    /// A link and the queue that its writer empties. No message of the server may be longer than `cap` bytes.
+    pub(crate) fn new(
+        counters: Arc<Counters>,
+        carrier: Carrier,
+        cap: usize,
+    ) -> (Arc<Self>, mpsc::Receiver<Outgoing>) {
         let (queue, written) = mpsc::channel(QUEUE_LINES);
         let link = Self {
             counters,
             inbox: Inbox::default(),
+            carrier,
+            budget: Budget { bytes: cap, ..Budget::UPSTREAM },
+            era: OnceLock::new(),
             next: AtomicU64::new(first_id()),
             pending: Mutex::default(),
             queue,
@@ -99,9 +147,25 @@ impl Link {
         self.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// The handshake is over.
+    pub(crate) fn settle(&self, era: Era) {
+        let _settled_before = self.era.set(era);
+    }
+
+    pub(crate) fn is_modern(&self) -> bool {
+        self.era.get() == Some(&Era::Modern)
+    }
+
+    /// There, requests carry headers about themselves (spec H-28), and are given up by closing the stream the answer would come
+    /// by (spec H-25).
+    pub(crate) fn is_modern_over_http(&self) -> bool {
+        self.carrier == Carrier::Http && self.is_modern()
+    }
+
     pub(crate) fn send(
         self: &Arc<Self>,
         build: &dyn Fn(&Id) -> Bytes,
+        heads: Option<Box<HeaderMap>>,
         wait: Wait,
         manner: Manner,
     ) -> Result<Exchange, UpstreamError> {
@@ -116,10 +180,11 @@ impl Link {
             if pending.slots.len() >= IN_FLIGHT {
                 return Err(UpstreamError::Busy);
             }
-            pending.slots.insert(number, Open { slot: Arc::clone(&slot), progress: wait.progress });
+            pending.slots.insert(number, Open { slot: Arc::clone(&slot), progress: wait.progress, manner });
         }
         // INVARIANT: the slot is in place before the line can be written, so no answer can be too early.
-        if let Err(error) = self.push(line, Some(Arc::clone(&slot))) {
+        let asker = Asker { number, manner, slot: Arc::clone(&slot) };
+        if let Err(error) = self.push(line, Some(asker), heads) {
             self.forget(number);
             return Err(error);
         }
@@ -130,10 +195,15 @@ impl Link {
         if let Some(why) = &self.pending().closed {
             return Err(UpstreamError::NotRunning { why: why.clone() });
         }
-        self.push(line, None)
+        self.push(line, None, None)
     }
 
-    fn push(&self, line: Bytes, slot: Option<Arc<Slot>>) -> Result<(), UpstreamError> {
+    fn push(
+        &self,
+        line: Bytes,
+        asker: Option<Asker>,
+        heads: Option<Box<HeaderMap>>,
+    ) -> Result<(), UpstreamError> {
         // A newline inside would smuggle in a second message (spec P-01).
         if memchr::memchr2(b'\n', b'\r', &line).is_some() {
             return Err(UpstreamError::garbled("a message with a newline in it was not sent"));
@@ -141,7 +211,7 @@ impl Link {
         let before = self.queued.fetch_add(line.len(), Ordering::Relaxed);
         let too_much = before > 0 && before + line.len() > QUEUE_BYTES;
         // Dropping it gives its bytes back.
-        let outgoing = Outgoing { line, slot, queued: Arc::clone(&self.queued) };
+        let outgoing = Outgoing { line, asker, heads, queued: Arc::clone(&self.queued) };
         if too_much {
             return Err(UpstreamError::Busy);
         }
@@ -177,7 +247,7 @@ impl Link {
         }
     }
 
-    /// Notes that the process wrote something, whatever it was.
+    /// Notes that the server sent something, whatever it was.
     pub(crate) fn hear(&self) {
         self.heard.fetch_add(1, Ordering::Relaxed);
     }
@@ -186,7 +256,7 @@ impl Link {
         self.heard.load(Ordering::Relaxed)
     }
 
-    /// A request timed out.
+    /// A request timed out or did not get through.
     pub(crate) fn suspect(&self) {
         self.doubt.notify_one();
     }
@@ -195,9 +265,9 @@ impl Link {
         self.doubt.notified().await;
     }
 
-    /// Takes one line from the process. The error is for the log: the line is no message.
+    /// Takes one line from the server. The error is for the log: the line is no message.
     pub(crate) fn receive(&self, line: Bytes) -> Result<(), FrameError> {
-        match Frame::parse(line.clone(), &Budget::UPSTREAM) {
+        match self.read(line.clone()) {
             Ok(frame) => {
                 self.route(frame);
                 Ok(())
@@ -209,8 +279,67 @@ impl Link {
         }
     }
 
+    /// Reads one message: strictly, but for the answer to a request for a list, whose items are judged one by one.
+    pub(crate) fn read(&self, text: Bytes) -> Result<Frame, FrameError> {
+        Frame::parse(text.clone(), &self.budget).or_else(|error| {
+            let number = wire::readable_id(&text).and_then(|id| id.as_number());
+            let manner = number.and_then(|number| self.pending().slots.get(&number).map(|open| open.manner));
+            match manner {
+                Some(Manner::Listing) => Frame::parse_leniently(text, &self.budget),
+                Some(Manner::Cancellable | Manner::Quiet) | None => Err(error),
+            }
+        })
+    }
+
+    /// A number for a request that is not sent through the queue.
+    pub(crate) fn number(&self) -> u64 {
+        self.next.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Takes one message that came by the stream of the request `number`. Returns it when it is the answer to that request, and
+    /// an error when it would be if it were well-formed. Answers to other requests do not belong there (security 49).
+    pub(crate) fn receive_for(&self, number: u64, text: Bytes) -> Result<Option<Frame>, UpstreamError> {
+        let frame = match self.read(text.clone()) {
+            Ok(frame) => frame,
+            Err(error) => {
+                self.counters.add(|counters| &counters.noise);
+                let meant = wire::readable_id(&text).and_then(|id| id.as_number());
+                return if meant == Some(number) { Err(unreadable(&error)) } else { Ok(None) };
+            }
+        };
+        Ok(self.sort(number, frame))
+    }
+
+    /// The same for a message that was read already.
+    pub(crate) fn sort(&self, number: u64, frame: Frame) -> Option<Frame> {
+        if matches!(frame.shape(), Shape::Request | Shape::Notification) {
+            self.route(frame);
+            return None;
+        }
+        // An error without an id is about the request it comes back by; it could not be read.
+        let is_ours = match frame.id() {
+            Some(id) => id.as_number() == Some(number),
+            None => frame.shape() == Shape::Failure,
+        };
+        if !is_ours {
+            self.counters.add(|counters| &counters.late);
+        }
+        is_ours.then_some(frame)
+    }
+
+    /// Ends one request that was carried apart from the others.
+    pub(crate) fn finish(&self, number: u64, end: Result<Frame, UpstreamError>) {
+        let open = self.pending().slots.remove(&number);
+        match open {
+            Some(open) => open.slot.answer(end),
+            None => self.counters.add(|counters| &counters.late),
+        }
+    }
+
     fn route(&self, frame: Frame) {
         match (frame.shape(), frame.method()) {
+            // spec P-08: not answered, and of no use to anyone.
+            (Shape::Request, _) if self.is_modern() => self.counters.add(|counters| &counters.dropped),
             (Shape::Result | Shape::Failure, _) => self.answered(frame),
             (Shape::Notification, Some(Method::Progress)) => self.progressed(frame),
             (Shape::Notification, _) => {
@@ -258,7 +387,11 @@ impl Link {
             open.progress.then(|| Arc::clone(&open.slot))
         });
         match slot {
-            Some(slot) => slot.progress(frame),
+            Some(slot) => {
+                if slot.progress(frame) == Taken::No {
+                    self.counters.add(|counters| &counters.dropped);
+                }
+            }
             None => self.counters.add(|counters| &counters.late),
         }
     }
@@ -268,10 +401,31 @@ impl Link {
         self.counters.add(|counters| &counters.noise);
         let Some(number) = wire::readable_id(line).and_then(|id| id.as_number()) else { return };
         let Some(open) = self.pending().slots.remove(&number) else { return };
-        open.slot.answer(Err(match error {
-            FrameError::TooLarge { limit } => UpstreamError::TooLarge { limit: *limit },
-            other => UpstreamError::garbled(other.to_string()),
-        }));
+        open.slot.answer(Err(unreadable(error)));
+    }
+}
+
+/// What a request is told whose answer cannot be read.
+pub(crate) fn unreadable(error: &FrameError) -> UpstreamError {
+    match error {
+        FrameError::TooLarge { limit } => UpstreamError::TooLarge { limit: *limit },
+        other => UpstreamError::garbled(fault(other)),
+    }
+}
+
+/// What is wrong with a message, without anything it says.
+pub(crate) fn fault(error: &FrameError) -> Cow<'static, str> {
+    match error {
+        FrameError::DuplicateKey { .. } => "a key stands twice in one object".into(),
+        FrameError::Ambiguous { .. } => "a key is nearly a reserved one".into(),
+        FrameError::TooLarge { .. }
+        | FrameError::TooDeep
+        | FrameError::TooManyNodes
+        | FrameError::Syntax { .. }
+        | FrameError::Batch
+        | FrameError::BadId
+        | FrameError::BadVersion
+        | FrameError::NotAMessage => error.to_string().into(),
     }
 }
 

@@ -62,7 +62,7 @@ pub(crate) struct Inbox {
 pub(crate) enum Taken {
     /// It waits, or one that says the same does.
     Yes,
-    /// The queue is full.
+    /// The queue is full, or it is too large to wait.
     No,
 }
 

@@ -4,7 +4,8 @@ use crate::error::UpstreamError;
 use crate::notice::Notice;
 use crate::spec::{EraMemory, Seat, Spec};
 use crate::upstream::{State, Upstream};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 use tokio::sync::mpsc;
@@ -25,8 +26,12 @@ pub struct Pool {
 #[derive(Default)]
 struct Tenants {
     seats: HashMap<Arc<str>, HashMap<Key, Arc<Upstream>>>,
+    /// Restarts of the seats that have left, by tenant and upstream.
+    gone: Restarts,
     closed: bool,
 }
+
+type Restarts = BTreeMap<(Arc<str>, Arc<str>), u64>;
 
 /// Within a tenant.
 #[derive(Clone, PartialEq, Eq, Hash)]
@@ -57,7 +62,7 @@ impl Pool {
     /// The process of this seat, started if there is none yet. A tenant has at most `cap` processes of principals and sessions. A
     /// seat whose configuration changed is started anew.
     pub fn seat(&self, spec: &Arc<Spec>, seat: Seat, cap: usize) -> Result<Arc<Upstream>, UpstreamError> {
-        let mut tenants = self.tenants();
+        let tenants = &mut *self.tenants();
         if tenants.closed {
             return Err(UpstreamError::not_running("the gateway is stopping"));
         }
@@ -72,6 +77,7 @@ impl Pool {
             None => None,
         };
         if let Some(outdated) = outdated {
+            count(&mut tenants.gone, &outdated);
             self.tasks.spawn(async move { outdated.stop().await });
         }
         let own = seats.keys().filter(|key| key.seat != Seat::Shared).count();
@@ -90,12 +96,7 @@ impl Pool {
 
     /// Stops every process of one seat in one tenant and returns when they are gone.
     pub async fn release(&self, tenant: &str, seat: &Seat) {
-        let leaving = match self.tenants().seats.get_mut(tenant) {
-            Some(seats) => {
-                seats.extract_if(|key, _| key.seat == *seat).map(|(_, upstream)| upstream).collect()
-            }
-            None => Vec::new(),
-        };
+        let leaving = self.take_out(tenant, seat);
         // In a task of ours: whoever asked may be gone before they have stopped, and `stop_all` still waits.
         let stopping = self.tasks.spawn(stop_together(leaving));
         let _ = stopping.await;
@@ -108,17 +109,38 @@ impl Pool {
         upstreams.map(|one| (Arc::clone(one.spec()), one.seat().clone(), one.state())).collect()
     }
 
+    /// How often each upstream of each tenant was started again, over all its seats, those that have left included. Never
+    /// falls.
+    pub fn restarts(&self) -> Vec<(Arc<str>, Arc<str>, u64)> {
+        let tenants = self.tenants();
+        let mut restarts = tenants.gone.clone();
+        tenants.seats.values().flat_map(HashMap::values).for_each(|one| count(&mut restarts, one));
+        restarts.into_iter().map(|((tenant, upstream), count)| (tenant, upstream, count)).collect()
+    }
+
     /// Stops everything for good and returns when no process is left.
     pub async fn stop_all(&self) {
         let leaving = {
             let mut tenants = self.tenants();
             tenants.closed = true;
-            std::mem::take(&mut tenants.seats).into_values().flat_map(HashMap::into_values).collect()
+            let seats = std::mem::take(&mut tenants.seats);
+            let leaving: Vec<_> = seats.into_values().flat_map(HashMap::into_values).collect();
+            leaving.iter().for_each(|one| count(&mut tenants.gone, one));
+            leaving
         };
         self.stop.cancel();
         stop_together(leaving).await;
         self.tasks.close();
         self.tasks.wait().await;
+    }
+
+    fn take_out(&self, tenant: &str, seat: &Seat) -> Vec<Arc<Upstream>> {
+        let mut tenants = self.tenants();
+        let Some(seats) = tenants.seats.get_mut(tenant) else { return Vec::new() };
+        let leaving: Vec<_> =
+            seats.extract_if(|key, _| key.seat == *seat).map(|(_, upstream)| upstream).collect();
+        leaving.iter().for_each(|one| count(&mut tenants.gone, one));
+        leaving
     }
 
     /// Takes out the seats of principals that have been idle for long enough. A session's process holds its state and stays until
@@ -133,6 +155,7 @@ impl Pool {
             leaving.extend(idle.map(|(_, upstream)| upstream));
         }
         tenants.seats.retain(|_, seats| !seats.is_empty());
+        leaving.iter().for_each(|one| count(&mut tenants.gone, one));
         leaving
     }
 }
@@ -141,6 +164,13 @@ impl Drop for Pool {
     fn drop(&mut self) {
         self.stop.cancel();
     }
+}
+
+/// Adds the restarts of one seat.
+fn count(restarts: &mut Restarts, upstream: &Upstream) {
+    let spec = upstream.spec();
+    let own = restarts.entry((Arc::clone(&spec.tenant), Arc::clone(&spec.id))).or_default();
+    *own += upstream.counters().restarts.load(Ordering::Relaxed);
 }
 
 /// Each ladder takes its time; together they take as long as the slowest.

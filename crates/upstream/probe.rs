@@ -1,14 +1,13 @@
-//! Which era does this server speak? And the handshake that follows (spec 9.3, 1.3).
+//! Which era does this process speak? And the handshake that follows (spec 9.3, 1.3). `remote/opening.rs` is its sibling over HTTP.
 
 use crate::connection::{Facts, Wait};
 use crate::error::UpstreamError;
 use crate::exchange::{Exchange, Incoming};
+use crate::hello::{self, Era};
 use crate::link::{Link, Manner};
-use crate::spec::{EraFound, Patience};
-use bytes::Bytes;
+use crate::spec::{EraFound, Spec};
 use std::sync::Arc;
 use std::time::Duration;
-use wire::{Frame, Id, Revision, Shape};
 
 /// How to begin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,70 +52,90 @@ impl From<UpstreamError> for Refused {
     }
 }
 
-/// Names a server gets from us, whoever the client is (spec B-37).
-fn client_info() -> String {
-    format!(r#"{{"name":"portcullis","version":{}}}"#, wire::code::quote(env!("CARGO_PKG_VERSION")))
+/// Opens the conversation. The caller bounds the time in all and watches the process.
+pub(crate) async fn open(link: &Arc<Link>, opening: Opening, spec: &Spec) -> Result<Opened, Refused> {
+    if opening == Opening::Initialize {
+        let facts = greet(&mut initialize(link, spec)?).await?;
+        return greeted(link, facts, EraFound::Legacy);
+    }
+    let mut question = discover(link, spec)?;
+    // Silence: legacy servers may ignore what they do not know (spec E-12).
+    let heard = match tokio::time::timeout(spec.patience.probe, question.next()).await {
+        Ok(incoming) => Some(heard(incoming, spec)?),
+        Err(_) => None,
+    };
+    match heard {
+        None => late(link, question, spec).await,
+        Some(Era::Legacy) => {
+            let facts = greet(&mut initialize(link, spec)?).await?;
+            greeted(link, facts, EraFound::Legacy)
+        }
+        Some(Era::Both) => {
+            let facts = greet(&mut initialize(link, spec)?).await?;
+            greeted(link, facts, EraFound::Modern)
+        }
+        Some(Era::Modern(facts)) => Ok(Opened { facts, found: EraFound::Modern }),
+        Some(Era::Again) => again(link, spec).await,
+        // spec E-17.
+        Some(Era::Foreign(why)) if spec.modern => Err(Refused::By(UpstreamError::incompatible(why))),
+        // Servers that name only the modern revision here often take a handshake all the same, and the handshake is all we may
+        // speak with it. Those that refuse it said why.
+        Some(Era::Foreign(why)) => match greet(&mut initialize(link, spec)?).await {
+            Ok(facts) => greeted(link, facts, EraFound::Modern),
+            Err(_) => Err(Refused::Modern(UpstreamError::incompatible(why))),
+        },
+    }
 }
 
-/// Opens the conversation. The caller bounds the time in all and watches the process.
-pub(crate) async fn open(link: &Arc<Link>, opening: Opening, patience: &Patience) -> Result<Opened, Refused> {
-    let mut found = EraFound::Legacy;
-    // Kept until the end: a slow server may answer after we went on, and that answer may explain the next one.
-    let mut question = None;
-    let mut modern = None;
-    if opening == Opening::Discover {
-        let exchange = question.insert(discover(link, patience)?);
-        // Silence: legacy servers may ignore what they do not know (spec E-12).
-        if let Ok(incoming) = tokio::time::timeout(patience.probe, exchange.next()).await {
-            match heard(incoming)? {
-                Era::Legacy => {}
-                // It offers both; we speak legacy to upstreams.
-                Era::Both => found = EraFound::Modern,
-                // Servers that name only the modern revision here often take a handshake all the same, and the
-                // handshake is all we speak to upstreams in this release. Those that refuse it said why.
-                Era::Modern(why) => (found, modern) = (EraFound::Modern, Some(why)),
+/// Silence so far: it may be a legacy server that ignores the question, or one that is slow to start and answers yet. What it says
+/// to the question comes first then, and counts.
+async fn late(link: &Arc<Link>, mut question: Exchange, spec: &Spec) -> Result<Opened, Refused> {
+    let mut greeting = initialize(link, spec)?;
+    let greeted_first = tokio::select! {
+        biased;
+        incoming = question.next() => match heard(incoming, spec)? {
+            Era::Modern(facts) => return Ok(Opened { facts, found: EraFound::Modern }),
+            Era::Foreign(why) if spec.modern => return Err(Refused::By(UpstreamError::incompatible(why))),
+            Era::Foreign(why) => {
+                return match greet(&mut greeting).await {
+                    Ok(facts) => greeted(link, facts, EraFound::Modern),
+                    Err(_) => Err(Refused::Modern(UpstreamError::incompatible(why))),
+                };
             }
+            Era::Legacy | Era::Both | Era::Again => None,
+        },
+        greeting = greet(&mut greeting) => Some(greeting),
+    };
+    let facts = match greeted_first {
+        Some(greeting) => greeting?,
+        None => greet(&mut greeting).await?,
+    };
+    greeted(link, facts, EraFound::Legacy)
+}
+
+/// It named our revision and did not take it; once more, and that is it (spec E-12).
+async fn again(link: &Arc<Link>, spec: &Spec) -> Result<Opened, Refused> {
+    let mut question = discover(link, spec)?;
+    match heard(question.next().await, spec)? {
+        Era::Modern(facts) => Ok(Opened { facts, found: EraFound::Modern }),
+        Era::Legacy | Era::Both | Era::Again | Era::Foreign(_) => {
+            let why = "it names our revision of the protocol and does not take it";
+            Err(Refused::By(UpstreamError::incompatible(why)))
         }
     }
-    match initialize(link, patience).await {
-        Ok(facts) => Ok(Opened { facts, found }),
-        Err(refused) => Err(match (modern, question) {
-            (Some(why), _) => Refused::Modern(UpstreamError::incompatible(why)),
-            (None, Some(mut question)) => explain(&mut question, refused).await,
-            (None, None) => refused,
-        }),
-    }
-}
-
-fn discover(link: &Arc<Link>, patience: &Patience) -> Result<Exchange, Refused> {
-    let info = client_info();
-    let build = |id: &Id| {
-        Bytes::from(format!(
-            r#"{{"jsonrpc":"2.0","id":{},"method":"server/discover","params":{{"_meta":{{"{}":"{}","{}":{info},"{}":{{}}}}}}}}"#,
-            id.raw(),
-            wire::meta::VERSION,
-            Revision::R2026_07_28.text(),
-            wire::meta::CLIENT_INFO,
-            wire::meta::CAPABILITIES,
-        ))
-    };
-    link.send(&build, all(patience.start), Manner::Quiet).map_err(Refused::from)
 }
 
 fn all(time: Duration) -> Wait {
     Wait { first: time, most: time, progress: false }
 }
 
-enum Era {
-    Legacy,
-    Both,
-    /// Only modern, with the reason we cannot use it.
-    Modern(String),
+fn discover(link: &Arc<Link>, spec: &Spec) -> Result<Exchange, Refused> {
+    Ok(link.send(&hello::discover, None, all(spec.patience.start), Manner::Quiet)?)
 }
 
-fn heard(incoming: Incoming) -> Result<Era, Refused> {
+fn heard(incoming: Incoming, spec: &Spec) -> Result<Era, Refused> {
     match incoming {
-        Incoming::Answer(frame) => Ok(era(&frame)),
+        Incoming::Answer(frame) => Ok(hello::era(&frame, spec.modern)),
         Incoming::Progress(_) => Ok(Era::Legacy),
         Incoming::Failed(UpstreamError::Exited { .. } | UpstreamError::NotRunning { .. }) => {
             Err(Refused::Gone)
@@ -126,94 +145,23 @@ fn heard(incoming: Incoming) -> Result<Era, Refused> {
     }
 }
 
-/// Only what no legacy server says makes a server modern; never one code alone (spec E-12).
-fn era(answer: &Frame) -> Era {
-    let versions = match answer.shape() {
-        Shape::Result => answer.result_member("supportedVersions").and_then(texts),
-        Shape::Failure => {
-            let code = answer.error_member("code").and_then(|raw| raw.trim().parse::<i64>().ok());
-            if !matches!(code, Some(-32022..=-32020)) {
-                return Era::Legacy;
-            }
-            let supported =
-                answer.error_member("data").and_then(|data| wire::meta::member(Some(data), "supported"));
-            Some(supported.and_then(texts).unwrap_or_default())
-        }
-        Shape::Request | Shape::Notification => None,
-    };
-    match versions {
-        None => Era::Legacy,
-        Some(versions) if versions.iter().any(|version| Revision::parse(version).is_some_and(is_legacy)) => {
-            Era::Both
-        }
-        Some(versions) if versions.iter().any(|version| Revision::parse(version).is_some()) => {
-            Era::Modern("it speaks only the modern era, which comes with the next release".to_owned())
-        }
-        Some(_) => Era::Modern("it speaks no revision of the protocol that we do".to_owned()),
+/// Sends `initialize`, which is never cancelled (spec B-22).
+pub(crate) fn initialize(link: &Arc<Link>, spec: &Spec) -> Result<Exchange, UpstreamError> {
+    link.send(&hello::initialize, None, all(spec.patience.start), Manner::Quiet)
+}
+
+/// Waits for the answer to `initialize`. May be dropped at any await and called again.
+pub(crate) async fn greet(greeting: &mut Exchange) -> Result<Facts, UpstreamError> {
+    match greeting.next().await {
+        Incoming::Answer(frame) => hello::initialized(&frame),
+        Incoming::Failed(error) => Err(error),
+        Incoming::Progress(_) => Err(UpstreamError::garbled("progress for initialize")),
     }
 }
 
-fn is_legacy(revision: Revision) -> bool {
-    Revision::LEGACY.contains(&revision)
-}
-
-fn texts(raw: &str) -> Option<Vec<String>> {
-    serde_json::from_str(raw).ok()
-}
-
-/// A server that was slow to start may have answered the question while we were already initializing.
-async fn explain(question: &mut Exchange, refused: Refused) -> Refused {
-    let answered = tokio::time::timeout(Duration::ZERO, question.next()).await;
-    match answered.map(heard) {
-        Ok(Ok(Era::Modern(why))) => Refused::Modern(UpstreamError::incompatible(why)),
-        _ => refused,
-    }
-}
-
-async fn initialize(link: &Arc<Link>, patience: &Patience) -> Result<Facts, Refused> {
-    let info = client_info();
-    let build = |id: &Id| {
-        Bytes::from(format!(
-            r#"{{"jsonrpc":"2.0","id":{},"method":"initialize","params":{{"protocolVersion":"{}","capabilities":{{}},"clientInfo":{info}}}}}"#,
-            id.raw(),
-            Revision::LATEST_LEGACY.text(),
-        ))
-    };
-    let mut exchange = link.send(&build, all(patience.start), Manner::Quiet)?;
-    let answer = match exchange.next().await {
-        Incoming::Answer(frame) => frame,
-        Incoming::Failed(error) => return Err(error.into()),
-        Incoming::Progress(_) => return Err(Refused::By(UpstreamError::garbled("progress for initialize"))),
-    };
-    let facts = facts(&answer)?;
-    // spec B-21: exactly one, before the first request.
-    let initialized = Bytes::from_static(br#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
-    link.tell(initialized)?;
-    Ok(facts)
-}
-
-fn facts(answer: &Frame) -> Result<Facts, UpstreamError> {
-    if answer.shape() == Shape::Failure {
-        let code =
-            answer.error_member("code").and_then(|raw| raw.trim().parse::<i64>().ok()).unwrap_or_default();
-        return Err(UpstreamError::garbled(format!("it refused to initialize with code {code}")));
-    }
-    let version: String = answer
-        .result_member("protocolVersion")
-        .and_then(|raw| serde_json::from_str(raw).ok())
-        .ok_or_else(|| UpstreamError::garbled("the answer to initialize names no protocolVersion"))?;
-    // spec B-19: what we do not implement ends the connection.
-    let revision = Revision::parse(&version).filter(|revision| is_legacy(*revision)).ok_or_else(|| {
-        UpstreamError::incompatible("it insists on a revision of the protocol that we do not speak")
-    })?;
-    let object =
-        |key: &str| answer.result_member(key).filter(|raw| raw.starts_with('{')).unwrap_or("{}").to_owned();
-    Ok(Facts {
-        revision,
-        capabilities: object("capabilities"),
-        instructions: answer.result_member("instructions").and_then(|raw| serde_json::from_str(raw).ok()),
-        server: object("serverInfo"),
-    })
+fn greeted(link: &Link, facts: Facts, found: EraFound) -> Result<Opened, Refused> {
+    link.tell(hello::INITIALIZED)?;
+    Ok(Opened { facts, found })
 }
 
 #[cfg(test)]

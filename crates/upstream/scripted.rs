@@ -1,8 +1,8 @@
 //! Scripted servers for the tests: a few lines of Python behind the real supervisor.
 
 use crate::{
-    Connection, EraFound, EraMemory, Exchange, Incoming, Launch, Notice, Patience, Seat, Spec, Upstream,
-    Wait, What,
+    Connection, EraFound, EraMemory, Exchange, Incoming, Launch, Notice, Patience, Reach, Seat, Spec,
+    Upstream, Wait, What,
 };
 use bytes::Bytes;
 use std::collections::HashMap;
@@ -91,9 +91,23 @@ impl Scripted {
             dir: None,
         };
         let patience = Patience { probe: Duration::from_secs(5), ..Patience::default() };
-        let spec = Spec { tenant: "acme".into(), id: "files".into(), launch, patience, line_cap: 16 << 20 };
+        let spec = Spec::stdio("acme".into(), "files".into(), launch, patience, 16 << 20);
         let (notices, told) = mpsc::channel(256);
         Self { dir, spec, memory: Arc::default(), notices, told }
+    }
+
+    pub(crate) fn launch(&mut self) -> &mut Launch {
+        match &mut self.spec.reach {
+            Reach::Stdio(launch) => launch,
+            Reach::Http(_) => panic!("scripted servers are processes"),
+        }
+    }
+
+    pub(crate) fn args(&self) -> &[String] {
+        match &self.spec.reach {
+            Reach::Stdio(launch) => &launch.args,
+            Reach::Http(_) => panic!("scripted servers are processes"),
+        }
     }
 
     pub(crate) fn path(&self) -> &Path {

@@ -1,8 +1,9 @@
-//! What an upstream is: who owns it, how it is started, how long we wait for it.
+//! What an upstream is: who owns it, how it is reached, how long we wait for it.
 
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
+use url::Url;
 
 /// One configured upstream of one tenant.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -11,12 +12,105 @@ pub struct Spec {
     pub tenant: Arc<str>,
     /// Its configured id.
     pub id: Arc<str>,
-    /// How its process is started.
-    pub launch: Launch,
+    /// Where it is, or how it is started.
+    pub reach: Reach,
+    /// Whether we may speak the modern era with it. When not, a modern server is asked for a handshake all the same.
+    pub modern: bool,
     /// How long we wait for what.
     pub patience: Patience,
-    /// The longest line it may write, in bytes; a longer one ends the process.
+    /// The longest message it may send, in bytes. A longer line ends a process; over HTTP a longer answer fails its request.
     pub line_cap: usize,
+}
+
+impl Spec {
+    /// A server that is a process of ours.
+    pub fn stdio(
+        tenant: Arc<str>,
+        id: Arc<str>,
+        launch: Launch,
+        patience: Patience,
+        line_cap: usize,
+    ) -> Self {
+        Self { tenant, id, reach: Reach::Stdio(launch), modern: true, patience, line_cap }
+    }
+
+    /// A server at a URL.
+    pub fn http(
+        tenant: Arc<str>,
+        id: Arc<str>,
+        address: Address,
+        patience: Patience,
+        line_cap: usize,
+    ) -> Self {
+        Self { tenant, id, reach: Reach::Http(address), modern: true, patience, line_cap }
+    }
+
+    /// What may not be shown of what the server says: our credentials for it (spec P-03).
+    pub(crate) fn secrets(&self) -> impl Iterator<Item = &str> {
+        let pairs = match &self.reach {
+            Reach::Stdio(launch) => &launch.env,
+            Reach::Http(address) => &address.headers,
+        };
+        pairs.iter().map(|(_, value)| value.as_str())
+    }
+}
+
+/// How a server is reached.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Reach {
+    /// As a process of ours.
+    Stdio(Launch),
+    /// Over HTTP.
+    Http(Address),
+}
+
+/// Where a server is, and what we need to talk to it.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Address {
+    /// Its MCP endpoint, `http` or `https`.
+    pub url: Url,
+    /// Headers of ours that go with every request: our credentials for it, never a client's (security 19).
+    pub headers: Vec<(String, String)>,
+    /// Certificate authorities beside those of the system, as PEM.
+    pub ca: Option<Vec<u8>>,
+    /// Our own certificate and its key, as PEM.
+    pub client_certificate: Option<(Vec<u8>, Vec<u8>)>,
+    /// The proxy between it and us, `http`. Asked to CONNECT for `https`, to forward for `http`.
+    pub proxy: Option<Url>,
+    /// Whether it may be one of the oldest servers over HTTP.
+    pub legacy_sse: LegacySse,
+}
+
+impl Address {
+    /// An address that needs nothing but its URL.
+    pub fn new(url: Url) -> Self {
+        let (headers, legacy_sse) = (Vec::new(), LegacySse::default());
+        Self { url, headers, ca: None, client_certificate: None, proxy: None, legacy_sse }
+    }
+}
+
+impl std::fmt::Debug for Address {
+    /// Header values, keys and the proxy's password are secrets and never printed.
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let names: Vec<&str> = self.headers.iter().map(|(name, _)| name.as_str()).collect();
+        out.debug_struct("Address")
+            .field("url", &self.url.as_str())
+            .field("headers", &names)
+            .field("legacy_sse", &self.legacy_sse)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Whether HTTP+SSE of 2024-11-05 is spoken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum LegacySse {
+    /// When the server turns out to be that old (spec S-07).
+    #[default]
+    Detect,
+    /// Never.
+    Never,
+    /// At once, without trying anything newer.
+    Only,
 }
 
 /// How a stdio server is started: `SUPERVISOR __child -- PROGRAM ARGS`, never through a shell.
@@ -54,12 +148,6 @@ pub struct Patience {
     pub start: Duration,
     /// Silence to `server/discover` until we take the server for a legacy one.
     pub probe: Duration,
-    /// One call without progress.
-    pub call: Duration,
-    /// One call, whatever its progress.
-    pub call_max: Duration,
-    /// One page of a list.
-    pub list: Duration,
     /// From closing its stdin to SIGTERM.
     pub eof_grace: Duration,
     /// From SIGTERM to SIGKILL.
@@ -71,9 +159,6 @@ impl Default for Patience {
         Self {
             start: Duration::from_secs(30),
             probe: Duration::from_secs(1),
-            call: Duration::from_secs(60),
-            call_max: Duration::from_secs(600),
-            list: Duration::from_secs(15),
             eof_grace: Duration::from_secs(1),
             term_grace: Duration::from_secs(2),
         }
@@ -81,7 +166,7 @@ impl Default for Patience {
 }
 
 /// For whom a process runs. A legacy server is never shared between principals unless the tenant says so (spec P-11).
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Clone, PartialEq, Eq, Hash)]
 pub enum Seat {
     /// The catalog connection; also the one of `share: tenant`.
     Shared,
@@ -89,6 +174,26 @@ pub enum Seat {
     Principal(Arc<str>),
     /// One session's own process.
     Session(Arc<str>),
+}
+
+/// How much of a session's identifier tells it from others in a log.
+const SHOWN_OF_SESSION: usize = 8;
+
+impl std::fmt::Debug for Seat {
+    /// A session's identifier lets its bearer in, so it is never printed whole.
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Shared => out.write_str("Shared"),
+            Self::Principal(name) => out.debug_tuple("Principal").field(name).finish(),
+            Self::Session(id) => {
+                let mut shown: String = id.chars().take(SHOWN_OF_SESSION).collect();
+                if shown.len() < id.len() {
+                    shown.push('…');
+                }
+                out.debug_tuple("Session").field(&shown).finish()
+            }
+        }
+    }
 }
 
 /// What the probe found out about a server.

@@ -110,9 +110,9 @@ impl Sink {
 pub(crate) fn clean(line: &[u8], spec: &Spec) -> String {
     let head = line.get(..HEAD).unwrap_or(line);
     let mut text = String::from_utf8_lossy(head).trim().to_owned();
-    for (_, value) in &spec.launch.env {
-        if value.len() >= SECRET && text.contains(value.as_str()) {
-            text = text.replace(value.as_str(), "***");
+    for value in spec.secrets() {
+        if value.len() >= SECRET && text.contains(value) {
+            text = text.replace(value, "***");
         }
     }
     let mut out = String::with_capacity(text.len().min(LINE));
@@ -140,7 +140,7 @@ mod tests {
     fn what_a_server_writes_is_made_safe_to_show() {
         let mut scripted = Scripted::new("");
         let env = [("TOKEN", "s3cr3t-s3cr3t"), ("LEVEL", "debug")];
-        scripted.spec.launch.env = env.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec();
+        scripted.launch().env = env.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec();
         let cases: [(&[u8], &str); 6] = [
             (b"  plain \r", "plain"),
             (b"", ""),
@@ -157,7 +157,7 @@ mod tests {
     #[test]
     fn a_long_line_is_cut_and_a_secret_across_the_cut_is_found() {
         let mut scripted = Scripted::new("");
-        scripted.spec.launch.env = vec![("TOKEN".to_owned(), "s3cr3t-s3cr3t".to_owned())];
+        scripted.launch().env = vec![("TOKEN".to_owned(), "s3cr3t-s3cr3t".to_owned())];
         let line = format!("{}s3cr3t-s3cr3t{}", "x".repeat(LINE - 4), "y".repeat(LINE));
         let text = clean(line.as_bytes(), &scripted.spec);
         assert!(

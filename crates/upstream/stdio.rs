@@ -3,7 +3,8 @@
 use crate::burst::Burst;
 use crate::counters::Counters;
 use crate::lines::Lines;
-use crate::link::{Link, Outgoing};
+use crate::link::{self, Carrier, Link, Outgoing};
+use crate::peer::{Ending, Fault, Faults};
 use crate::spec::{Launch, Spec};
 use crate::stderr::{self, LastLine};
 use crate::supervisor;
@@ -11,7 +12,7 @@ use bytes::{Buf, Bytes};
 use rustix::process::{Pid, Signal};
 use std::io;
 use std::process::{ExitStatus, Stdio};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::AsyncWriteExt;
 use tokio::net::unix::pipe;
@@ -48,52 +49,17 @@ pub(crate) struct Process {
     last_line: LastLine,
 }
 
-/// Why a process is no longer of use.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Fault {
-    /// It exited, or closed its stdout.
-    Closed,
-    /// It closed its stdin.
-    Deaf,
-    /// It wrote a line over the cap.
-    LongLine,
-    /// It answers nothing, not even a ping.
-    Hung,
-    /// We do not want it any more.
-    Unwanted,
-}
-
-/// The first fault of a process.
-#[derive(Default)]
-struct Faults {
-    first: OnceLock<Fault>,
-    raised: CancellationToken,
-}
-
-impl Faults {
-    fn raise(&self, fault: Fault) {
-        let _later = self.first.set(fault);
-        self.raised.cancel();
-    }
-}
-
-/// How a process ended: for clients, and for the operator.
-pub(crate) struct Ending {
-    pub(crate) why: String,
-    pub(crate) detail: String,
-}
-
 impl Process {
     /// Starts the server behind its supervisor.
-    pub(crate) fn spawn(spec: &Arc<Spec>, counters: &Arc<Counters>) -> io::Result<Self> {
-        let mut child = command(&spec.launch).spawn()?;
+    pub(crate) fn spawn(spec: &Arc<Spec>, launch: &Launch, counters: &Arc<Counters>) -> io::Result<Self> {
+        let mut child = command(launch).spawn()?;
         let pid = child.id().ok_or_else(|| io::Error::other("it ended while starting"))?;
         let pipes = child.stdin.take().zip(child.stdout.take()).zip(child.stderr.take());
         let ((stdin, stdout), stderr) = pipes.ok_or_else(|| io::Error::other("a pipe is missing"))?;
         let stdin = pipe::Sender::from_owned_fd(stdin.into_owned_fd()?)?;
         let stdout = pipe::Receiver::from_owned_fd(stdout.into_owned_fd()?)?;
 
-        let (link, queue) = Link::new(Arc::clone(counters));
+        let (link, queue) = Link::new(Arc::clone(counters), Carrier::Pipe, spec.line_cap);
         let faults = Arc::new(Faults::default());
         let finish = CancellationToken::new();
         let last_line = LastLine::default();
@@ -107,11 +73,10 @@ impl Process {
     /// Returns when the process is no longer of use. May be dropped at any await.
     pub(crate) async fn fault(&mut self) -> Fault {
         tokio::select! {
-            () = self.faults.raised.cancelled() => self.faults.first.get().copied().unwrap_or(Fault::Closed),
+            fault = self.faults.first() => fault,
             _ = self.child.wait() => {
                 // What it wrote before it died is still in the pipe: answers first.
-                let _unread = timeout(DRAIN_GRACE, self.faults.raised.cancelled()).await;
-                self.faults.first.get().copied().unwrap_or(Fault::Closed)
+                timeout(DRAIN_GRACE, self.faults.first()).await.unwrap_or(Fault::Closed)
             }
         }
     }
@@ -119,7 +84,7 @@ impl Process {
     /// Ends the process, waits until nothing is left of it, and says how it ended. All open requests have failed by then.
     pub(crate) async fn end(mut self, fault: Fault) -> Ending {
         let why = match fault {
-            Fault::Closed => self.farewell("it closed its output").await,
+            Fault::Closed | Fault::Forgetful => self.farewell("it closed its output").await,
             Fault::Deaf => self.farewell("it closed its input").await,
             Fault::LongLine => format!("it wrote a line of more than {} bytes", self.spec.line_cap),
             Fault::Hung => "it stopped answering".to_owned(),
@@ -300,6 +265,7 @@ impl Noise {
         let Some(dropped) = self.burst.admit() else { return };
         let (tenant, upstream) = (&*self.spec.tenant, &*self.spec.id);
         let text = stderr::clean(line, &self.spec);
+        let why = link::fault(why);
         tracing::warn!(tenant, upstream, dropped, %why, "skipped a line on stdout that is no message: {text}");
     }
 }

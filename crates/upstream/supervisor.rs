@@ -69,6 +69,12 @@ fn supervise(command: Vec<OsString>) -> Result<ExitCode, Failure> {
     let _unlimited =
         rustix::process::setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) });
 
+    // The gateway raises its own limit of open files; servers get what programs are used to, and some break
+    // when they get more (`select` takes no descriptor above 1023).
+    let mut files = rustix::process::getrlimit(Resource::Nofile);
+    files.current = files.current.map(|limit| limit.min(1024)).or(Some(1024));
+    let _kept = rustix::process::setrlimit(Resource::Nofile, files);
+
     let child = Command::new(&program).args(words).process_group(0).spawn().map_err(|error| Failure {
         what: format!("cannot start {}: {error}", program.display()),
         code: if error.kind() == io::ErrorKind::NotFound { 127 } else { 126 },

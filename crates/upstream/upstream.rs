@@ -1,4 +1,4 @@
-//! One seat: keeps one process of one server running, and knows when to leave it alone.
+//! One seat: keeps one process of one server running, or one session open, and knows when to leave it alone.
 
 use crate::connection::Connection;
 use crate::counters::Counters;
@@ -24,7 +24,7 @@ pub enum State {
     },
     /// Initialized and open.
     Up {
-        /// The process we started.
+        /// The process we started; 0 for a server over HTTP.
         pid: u32,
         /// Since when.
         since: Instant,

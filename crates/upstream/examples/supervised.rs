@@ -32,19 +32,9 @@ fn hold(command: Vec<OsString>) -> ExitCode {
     else {
         return ExitCode::FAILURE;
     };
-    let spec = Arc::new(Spec {
-        tenant: "t".into(),
-        id: "held".into(),
-        launch: Launch {
-            supervisor,
-            program: PathBuf::from(program),
-            args: words.collect(),
-            env: Vec::new(),
-            dir: None,
-        },
-        patience: Patience::default(),
-        line_cap: 1 << 20,
-    });
+    let (program, args) = (PathBuf::from(program), words.collect());
+    let launch = Launch { supervisor, program, args, env: Vec::new(), dir: None };
+    let spec = Arc::new(Spec::stdio("t".into(), "held".into(), launch, Patience::default(), 1 << 20));
     runtime.block_on(async {
         let (notices, mut told) = tokio::sync::mpsc::channel(8);
         let _upstream = Upstream::start(spec, Seat::Shared, Arc::new(Forgetful), notices);

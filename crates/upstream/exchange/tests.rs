@@ -3,24 +3,28 @@
 use crate::connection::Wait;
 use crate::error::UpstreamError;
 use crate::exchange::{Exchange, Incoming};
-use crate::link::{Link, Manner, Outgoing};
+use crate::link::{Carrier, Link, Manner, Outgoing};
 use bytes::Bytes;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc::Receiver;
 use tokio::time::Instant;
+use wire::Method;
 
 const WAIT: Wait = Wait { first: Duration::from_secs(60), most: Duration::from_secs(600), progress: true };
 
+const CAP: usize = 20 << 20;
+
 fn link() -> (Arc<Link>, Receiver<Outgoing>) {
-    Link::new(Arc::default())
+    Link::new(Arc::default(), Carrier::Pipe, CAP)
+}
+
+fn build(id: &wire::Id) -> Bytes {
+    Bytes::from(format!(r#"{{"jsonrpc":"2.0","id":{},"method":"tools/call"}}"#, id.raw()))
 }
 
 fn ask(link: &Arc<Link>, wait: Wait) -> Exchange {
-    let build = |id: &wire::Id| {
-        Bytes::from(format!(r#"{{"jsonrpc":"2.0","id":{},"method":"tools/call"}}"#, id.raw()))
-    };
-    link.send(&build, wait, Manner::Cancellable).unwrap()
+    link.send(&build, None, wait, Manner::Cancellable).unwrap()
 }
 
 /// Plays the writer: takes the next line out and counts it as sent.
@@ -197,7 +201,7 @@ async fn a_lost_process_fails_all_at_once_and_says_what_was_sent() {
         assert_eq!(error, UpstreamError::Exited { why: "gone".into(), sent: was_sent });
     }
     assert_eq!(written(&mut queue), None, "a request that failed is not written later");
-    let refused = link.send(&|_| Bytes::new(), WAIT, Manner::Cancellable);
+    let refused = link.send(&|_| Bytes::new(), None, WAIT, Manner::Cancellable);
     assert!(matches!(refused, Err(UpstreamError::NotRunning { .. })));
 }
 
@@ -263,4 +267,101 @@ async fn list_changes_coalesce_when_the_gateway_is_busy() {
         std::iter::from_fn(|| link.inbox.pop()).map(|f| f.method_name().to_owned()).collect();
     assert_eq!((dropped, waiting.len()), (1, 66));
     assert_eq!(waiting[64..], ["notifications/tools/list_changed", "notifications/prompts/list_changed"]);
+}
+
+#[tokio::test]
+async fn a_failure_says_what_kind_of_fault_it_was_and_nothing_the_server_wrote() {
+    let result = |text: &str| format!(r#""result":{text}"#);
+    for (body, want) in [
+        (result(r#"{"hunter2":1,"hunter2":2}"#), "a key stands twice in one object"),
+        (r#""result":{},"Result":"hunter2""#.to_owned(), "a key is nearly a reserved one"),
+        (result("{\"hunter2\":\"\\ud800\"}"), "half a surrogate pair"),
+        (result("hunter2"), "not JSON at byte"),
+    ] {
+        let (link, mut queue) = link();
+        let mut exchange = ask(&link, WAIT);
+        written(&mut queue);
+        let line = format!(r#"{{"jsonrpc":"2.0","id":{},{body}}}"#, exchange.id().raw());
+        let _noise = link.receive(Bytes::from(line));
+        let Incoming::Failed(UpstreamError::Garbled { why }) = exchange.next().await else {
+            panic!("{body}")
+        };
+        assert!(why.contains(want) && !why.to_lowercase().contains("hunter2"), "{body}: {why}");
+        assert!(!why.to_lowercase().contains("`result`"), "{why}");
+    }
+}
+
+#[tokio::test]
+async fn progress_too_large_to_wait_is_dropped_and_counted() {
+    let (link, mut queue) = link();
+    let mut exchange = ask(&link, WAIT);
+    written(&mut queue);
+    let token = exchange.id().raw().to_owned();
+    let padded = |size: usize| {
+        let start = format!(
+            r#"{{"jsonrpc":"2.0","method":"notifications/progress","params":{{"progressToken":{token},"message":""#
+        );
+        format!(r#"{start}{}"}}}}"#, "x".repeat(size - start.len() - 3))
+    };
+    receive(&link, padded(64 * 1024 + 1));
+    receive(&link, padded(64 * 1024));
+    let Incoming::Progress(frame) = exchange.next().await else { panic!() };
+    assert_eq!(frame.bytes().len(), 64 * 1024);
+    let dropped = link.counters.dropped.load(std::sync::atomic::Ordering::Relaxed);
+    assert_eq!((dropped, late(&link)), (1, 0));
+}
+
+#[tokio::test]
+async fn an_answer_may_be_as_long_as_a_line() {
+    let (link, mut queue) = link();
+    for (size, fits) in [(CAP, true), (CAP + 1, false)] {
+        let mut exchange = ask(&link, WAIT);
+        written(&mut queue);
+        let start = format!(r#"{{"jsonrpc":"2.0","id":{},"result":{{"text":""#, exchange.id().raw());
+        let line = format!(r#"{start}{}"}}}}"#, "x".repeat(size - start.len() - 3));
+        assert_eq!(link.receive(Bytes::from(line)).is_ok(), fits);
+        match exchange.next().await {
+            Incoming::Answer(_) => assert!(fits),
+            other => {
+                assert!(!fits && matches!(other, Incoming::Failed(UpstreamError::TooLarge { limit: CAP })))
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn only_a_list_survives_what_is_malformed_in_it() {
+    let (link, mut queue) = link();
+    for (method, survives) in [
+        (Method::ToolsList, true),
+        (Method::PromptsList, true),
+        (Method::ResourcesList, true),
+        (Method::TemplatesList, true),
+        (Method::ToolsCall, false),
+        (Method::ResourcesRead, false),
+    ] {
+        for (result, is_list) in [
+            (r#"{"tools":[{"a":1,"a":2},{}]}"#, true),
+            (r#"{"tools":["\ud800"]}"#, true),
+            (r#"{"tools":[],"tools":[]}"#, false),
+            ("{\"tools\":[\"\u{0}\"]}", false),
+        ] {
+            let mut exchange = link.send(&build, None, WAIT, Manner::of(method)).unwrap();
+            written(&mut queue);
+            let line = format!(r#"{{"jsonrpc":"2.0","id":{},"result":{result}}}"#, exchange.id().raw());
+            assert_eq!(link.receive(Bytes::from(line)).is_ok(), survives && is_list, "{method:?} {result}");
+            match exchange.next().await {
+                Incoming::Answer(answer) => assert!(survives && is_list && !answer.is_strict()),
+                Incoming::Failed(UpstreamError::Garbled { .. }) => assert!(!survives || !is_list),
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+    let mut exchange = link.send(&build, None, WAIT, Manner::Listing).unwrap();
+    written(&mut queue);
+    let start = format!(r#"{{"jsonrpc":"2.0","id":{},"result":{{"tools":["#, exchange.id().raw());
+    let line = [start.as_bytes(), b"\"\xff\"]}}"].concat();
+    assert!(link.receive(Bytes::from(line)).is_err());
+    // Nobody knows whose answer it was.
+    assert!(tokio::time::timeout(Duration::ZERO, exchange.next()).await.is_err());
 }

@@ -10,7 +10,7 @@ use tokio::time::{Instant, timeout};
 async fn a_server_that_dies_at_start_is_told_of_and_asked_again_with_pauses() {
     let mut scripted =
         Scripted::new("print('no \\x1b[31mtoken', os.environ['KEY'], file=sys.stderr); sys.exit(3)");
-    scripted.spec.launch.env.push(("KEY".to_owned(), "hunter2-hunter2".to_owned()));
+    scripted.launch().env.push(("KEY".to_owned(), "hunter2-hunter2".to_owned()));
     let began = Instant::now();
     let upstream = scripted.start();
     let refused = upstream.connection().await;
@@ -36,7 +36,7 @@ async fn a_server_that_dies_at_start_is_told_of_and_asked_again_with_pauses() {
 #[tokio::test]
 async fn a_program_that_is_missing_says_so() {
     let mut scripted = Scripted::new("");
-    scripted.spec.launch.program = "/nonexistent/server".into();
+    scripted.launch().program = "/nonexistent/server".into();
     let upstream = scripted.start();
     let why = scripted.down().await;
     assert!(why.contains("status 127") && why.contains("cannot start /nonexistent/server"), "{why}");

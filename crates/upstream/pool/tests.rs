@@ -1,7 +1,7 @@
 //! Tests: sharing, idle ends and the cap.
 
 use crate::pool::Pool;
-use crate::scripted::{LONG, Memory, Scripted, call};
+use crate::scripted::{CALM, LONG, Memory, Scripted, answer, ask, call};
 use crate::{Seat, Spec, State, UpstreamError, What};
 use std::sync::Arc;
 use std::time::Duration;
@@ -107,10 +107,10 @@ async fn only_principals_stop_when_idle() {
 
 #[tokio::test]
 async fn a_seat_whose_configuration_changed_starts_anew() {
-    let scripted = Scripted::new("serve()");
+    let mut scripted = Scripted::new("serve()");
     let before = Arc::new(scripted.spec.clone());
-    let mut after = scripted.spec.clone();
-    after.launch.args.push("changed".to_owned());
+    scripted.launch().args.push("changed".to_owned());
+    let after = std::mem::replace(&mut scripted.spec, (*before).clone());
     let pool = pool(&scripted, LONG);
     let first = pid(&pool, &before, Seat::Shared).await;
     assert_eq!(
@@ -120,4 +120,53 @@ async fn a_seat_whose_configuration_changed_starts_anew() {
     );
     assert_ne!(pid(&pool, &Arc::new(after), Seat::Shared).await, first);
     pool.stop_all().await;
+}
+
+#[test]
+fn a_seat_in_a_log_does_not_give_its_session_away() {
+    for (seat, want) in [
+        (Seat::Session("0123456789abcdef".into()), r#"Session("01234567…")"#),
+        (Seat::Session("ééééééééé".into()), r#"Session("éééééééé…")"#),
+        (Seat::Session("01234567".into()), r#"Session("01234567")"#),
+        (principal("somebody@example.com"), r#"Principal("somebody@example.com")"#),
+        (Seat::Shared, "Shared"),
+    ] {
+        assert_eq!(format!("{seat:?}"), want);
+    }
+}
+
+#[tokio::test]
+async fn restarts_are_counted_over_all_seats_and_never_fall() {
+    let scripted = Scripted::new(
+        "
+def on(m):
+    if m['method'] == 'die': os._exit(1)
+    result(m, {'pid': os.getpid()})
+serve(on)",
+    );
+    let acme = Arc::new(scripted.spec.clone());
+    let other = Arc::new(Spec { tenant: "other".into(), ..scripted.spec.clone() });
+    let pool = pool(&scripted, LONG);
+    let counts = || -> Vec<(String, u64)> {
+        let rows = pool.restarts().into_iter();
+        rows.map(|(tenant, upstream, count)| (format!("{tenant}/{upstream}"), count)).collect()
+    };
+    let rows = |acme: u64| vec![("acme/files".to_owned(), acme), ("other/files".to_owned(), 0)];
+    assert_eq!(counts(), []);
+    pid(&pool, &other, Seat::Shared).await;
+    for seat in [Seat::Shared, principal("ann")] {
+        pid(&pool, &acme, seat.clone()).await;
+        let connection = pool.seat(&acme, seat.clone(), 64).unwrap().connection().await.unwrap();
+        assert!(answer(&mut ask(&connection, "die", "{}", CALM)).await.is_err());
+        pid(&pool, &acme, seat).await;
+    }
+    assert_eq!(counts(), rows(2));
+    pool.release("acme", &principal("ann")).await;
+    assert_eq!(counts(), rows(2), "a seat that left still counts");
+    pid(&pool, &acme, principal("ann")).await;
+    let changed = Arc::new(Spec { line_cap: 1 << 20, ..scripted.spec.clone() });
+    pid(&pool, &changed, Seat::Shared).await;
+    assert_eq!(counts(), rows(2), "so does one that was replaced");
+    pool.stop_all().await;
+    assert_eq!(counts(), rows(2));
 }

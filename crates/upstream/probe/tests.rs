@@ -1,7 +1,7 @@
 //! Tests: every way a server takes the probe.
 
 use crate::scripted::{CALM, LONG, Scripted, answer, ask, call};
-use crate::{EraFound, EraMemory, State, UpstreamError, What};
+use crate::{EraFound, EraMemory, State, UpstreamError, Wait, What};
 use std::time::Duration;
 use tokio::time::timeout;
 
@@ -66,9 +66,10 @@ const LEGACY: [(&str, &str, EraFound, &[&str]); 11] = [
 ];
 
 #[tokio::test]
-async fn a_legacy_server_is_initialized_however_it_takes_the_probe() {
+async fn a_server_is_initialized_however_it_takes_the_probe() {
     for (what, script, found, seen) in LEGACY {
         let mut scripted = Scripted::new(script);
+        scripted.spec.modern = false;
         scripted.spec.patience.probe =
             Duration::from_millis(if matches!(what, "silence" | "late" | "noise") { 300 } else { 20_000 });
         let upstream = scripted.start();
@@ -98,7 +99,7 @@ async fn what_is_remembered_spares_the_next_seat_the_probe() {
 }
 
 #[tokio::test]
-async fn a_modern_server_that_refuses_the_handshake_is_incompatible() {
+async fn a_modern_server_that_refuses_the_handshake_is_incompatible_where_that_is_all_we_may_speak() {
     let modern = [
         "result(m, {'supportedVersions': ['2026-07-28'], 'capabilities': {}, 'resultType': 'complete'})",
         "result(m, {'supportedVersions': ['2031-01-01']})",
@@ -113,6 +114,7 @@ for m in messages():
     if m['method'] == 'server/discover': {probe}
     else: error(m, -32601)"
         ));
+        scripted.spec.modern = false;
         let upstream = scripted.start();
         let refused = upstream.connection().await;
         assert!(matches!(refused, Err(UpstreamError::Incompatible { .. })), "{probe}: {refused:?}");
@@ -134,6 +136,7 @@ for m in messages():
         if late: result(late.pop(), {'supportedVersions': ['2026-07-28']})
         error(m, -32601)",
     );
+    scripted.spec.modern = false;
     scripted.spec.patience.probe = Duration::from_millis(100);
     let upstream = scripted.start();
     assert!(matches!(upstream.connection().await, Err(UpstreamError::Incompatible { .. })));
@@ -176,17 +179,129 @@ async fn a_server_that_the_probe_wedges_is_started_again_without() {
 #[tokio::test]
 async fn memory_that_is_contradicted_is_probed_again() {
     // Remembered as legacy, it is modern only by now.
-    let mut scripted = Scripted::new(
-        "
-for m in messages():
-    if m['method'] == 'server/discover': result(m, {'supportedVersions': ['2026-07-28']})
-    else: error(m, -32601)",
-    );
+    let mut scripted = Scripted::new(MODERN);
     scripted.memory.remember("acme", "files", EraFound::Legacy);
     let upstream = scripted.start();
     assert!(scripted.down().await.contains("refused to initialize with code -32601"));
-    assert!(scripted.down().await.contains("incompatible server"));
-    assert_eq!(scripted.journal(), ["start", "initialize", "start", "server/discover", "initialize"]);
+    let What::Up(connection) = scripted.notice().await else { panic!("it is up as what it is") };
+    assert_eq!(connection.facts().revision, wire::Revision::R2026_07_28);
+    assert_eq!(scripted.journal(), ["start", "initialize", "start", "server/discover"]);
+    assert_eq!(scripted.memory.recall("acme", "files"), Some(EraFound::Modern));
+    upstream.stop().await;
+}
+
+/// A modern server and nothing else. It asks for what it must not, before every answer.
+const MODERN: &str = "
+DISCOVERED = {'supportedVersions': ['2026-07-28'], 'capabilities': {'tools': {}}, 'instructions': 'be brief', 'resultType': 'complete',
+              '_meta': {'io.modelcontextprotocol/serverInfo': {'name': 'new', 'version': '2'}}}
+for m in messages():
+    if m['method'] == 'server/discover': result(m, DISCOVERED)
+    elif m['method'] == 'initialize': error(m, -32601)
+    elif m['method'] == 'tools/call':
+        send({'jsonrpc': '2.0', 'id': 5, 'method': 'ping'})
+        send({'jsonrpc': '2.0', 'id': 6, 'method': 'sampling/createMessage', 'params': {}})
+        result(m, {'pid': os.getpid(), 'params': m['params'], 'resultType': 'complete'})";
+
+#[tokio::test]
+async fn a_modern_server_is_spoken_to_without_a_handshake_and_its_requests_are_ignored() {
+    let mut scripted = Scripted::new(MODERN);
+    let upstream = scripted.start();
+    let connection = upstream.connection().await.unwrap();
+    let facts = connection.facts();
+    assert_eq!(facts.revision, wire::Revision::R2026_07_28);
+    assert_eq!(facts.server, r#"{"name": "new", "version": "2"}"#);
+    assert_eq!(facts.instructions.as_deref(), Some("be brief"));
+    assert!(facts.has("tools"));
+    for _ in 0..2 {
+        assert_ne!(call(&connection, "tools/call", "pid").await, "");
+    }
+    assert!(matches!(scripted.notice().await, What::Up(_)));
+    upstream.stop().await;
+    // Neither a handshake (spec E-17) nor an answer to what it asked (spec P-08).
+    assert_eq!(scripted.journal(), ["start", "server/discover", "tools/call", "tools/call"]);
+    assert_eq!(upstream.counters().dropped.load(std::sync::atomic::Ordering::Relaxed), 4);
+    assert!(matches!(scripted.notice().await, What::Down { .. }), "and nothing reached the gateway");
+    assert_eq!(scripted.memory.recall("acme", "files"), Some(EraFound::Modern));
+}
+
+#[tokio::test]
+async fn a_modern_server_is_modern_however_late_and_however_it_says_so() {
+    let cases = [
+        ("both eras", "result(m, DISCOVERED | {'supportedVersions': ['2025-11-25', '2026-07-28']})", 1),
+        ("after we went on", "late.append(m)", 1),
+        (
+            "at the second time",
+            "result(m, DISCOVERED) if len(late) else late.append(m) or error(m, -32022, {'supported': ['2026-07-28'], 'requested': 'x'})",
+            2,
+        ),
+    ];
+    for (what, probe, asked) in cases {
+        let script =
+            MODERN.replace("\nfor m in", "\nlate = []\nfor m in").replace("result(m, DISCOVERED)", probe);
+        let script = script.replace("error(m, -32601)", "result(late[0], DISCOVERED)");
+        let mut scripted = Scripted::new(&script);
+        if what == "after we went on" {
+            scripted.spec.patience.probe = Duration::from_millis(100);
+        }
+        let upstream = scripted.start();
+        let connection = upstream.connection().await.unwrap_or_else(|error| panic!("{what}: {error}"));
+        assert_eq!(connection.facts().revision, wire::Revision::R2026_07_28, "{what}");
+        assert_ne!(call(&connection, "tools/call", "pid").await, "", "{what}");
+        let discovers = scripted.journal().iter().filter(|word| *word == "server/discover").count();
+        assert_eq!(discovers, asked, "{what}");
+        assert_eq!(
+            scripted.journal().contains(&"initialize".to_owned()),
+            what == "after we went on",
+            "{what}"
+        );
+        upstream.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn a_modern_server_without_a_revision_of_ours_is_left_alone() {
+    for probe in [
+        "result(m, {'supportedVersions': ['2031-01-01']})",
+        "error(m, -32022, {'supported': ['2031-01-01']})",
+        "error(m, -32022, {'supported': ['2026-07-28']})",
+        "error(m, -32020)",
+    ] {
+        let scripted = Scripted::new(&MODERN.replace("result(m, DISCOVERED)", probe));
+        let upstream = scripted.start();
+        assert!(matches!(upstream.connection().await, Err(UpstreamError::Incompatible { .. })), "{probe}");
+        assert!(!scripted.journal().contains(&"initialize".to_owned()), "{probe}");
+        upstream.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn a_modern_request_is_cancelled_by_its_notification_and_a_modern_server_is_not_pinged() {
+    let scripted =
+        Scripted::new(&MODERN.replace("m['method'] == 'tools/call'", "m['method'] == 'tools/list'"));
+    let upstream = scripted.start();
+    let connection = upstream.connection().await.unwrap();
+    let brief = Wait { first: Duration::from_millis(100), most: LONG, progress: false };
+    let mut exchange = ask(&connection, "hold", "{}", brief);
+    assert_eq!(answer(&mut exchange).await.unwrap_err(), UpstreamError::TimedOut { sent: true });
+    // It is asked whether it lives, in its own words; the question is written before this call.
+    call(&connection, "tools/list", "pid").await;
+    call(&connection, "tools/list", "pid").await;
+    let journal = scripted.journal();
+    let want = [
+        "start",
+        "server/discover",
+        "hold",
+        "notifications/cancelled",
+        "server/discover",
+        "tools/list",
+        "tools/list",
+    ];
+    let mut seen: Vec<&str> = journal.iter().map(String::as_str).collect();
+    seen.sort_unstable();
+    let mut sorted = want.to_vec();
+    sorted.sort_unstable();
+    assert_eq!(seen, sorted);
+    assert!(connection.is_open());
     upstream.stop().await;
 }
 

@@ -147,13 +147,11 @@ async fn the_server_sees_a_clean_environment_its_arguments_and_its_directory() {
     let mut scripted = Scripted::new(
         "serve(lambda m: result(m, {'env': dict(os.environ), 'args': sys.argv[1:], 'cwd': os.getcwd(), 'core': __import__('resource').getrlimit(4)}))",
     );
-    scripted.spec.launch.args.extend(["$HOME; `id`".to_owned(), "a\nb".to_owned()]);
-    scripted
-        .spec
-        .launch
-        .env
-        .extend([("GIVEN".to_owned(), "yes".to_owned()), ("LANG".to_owned(), "C.UTF-8".to_owned())]);
-    scripted.spec.launch.dir = Some(scripted.path().canonicalize().unwrap());
+    scripted.launch().args.extend(["$HOME; `id`".to_owned(), "a\nb".to_owned()]);
+    let given = [("GIVEN", "yes"), ("LANG", "C.UTF-8")];
+    scripted.launch().env.extend(given.map(|(name, value)| (name.to_owned(), value.to_owned())));
+    let home = scripted.path().canonicalize().unwrap();
+    scripted.launch().dir = Some(home);
     let upstream = scripted.start();
     let frame = answer(&mut ask(&upstream.connection().await.unwrap(), "x", "{}", CALM)).await.unwrap();
     let seen: serde_json::Value = serde_json::from_str(frame.result().unwrap()).unwrap();

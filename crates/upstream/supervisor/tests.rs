@@ -73,7 +73,7 @@ const FAMILIES: [(&str, &str, usize); 4] = [
 
 fn supervised(scripted: &Scripted) -> Child {
     let mut command = Command::new(supervisor());
-    command.args(["__child", "--"]).arg(python()).args(&scripted.spec.launch.args);
+    command.args(["__child", "--"]).arg(python()).args(scripted.args());
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
 }
 
@@ -88,7 +88,7 @@ async fn nothing_is_left_when_the_gateway_is_killed() {
         let scripted = Scripted::new(&format!("{FAMILY}{script}"));
         let mut breath = Breath::of(&scripted);
         let mut gateway = Command::new(supervisor());
-        gateway.arg("hold").arg(python()).args(&scripted.spec.launch.args);
+        gateway.arg("hold").arg(python()).args(scripted.args());
         let mut gateway = gateway.stdin(Stdio::null()).spawn().unwrap();
         breath.alive(members).await;
         gateway.start_kill().unwrap();

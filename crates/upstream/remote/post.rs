@@ -1,0 +1,127 @@
+//! Carries what waits in the queue to the server, one POST each.
+
+use crate::error::UpstreamError;
+use crate::hello;
+use crate::link::{Asker, Manner, Outgoing};
+use crate::remote::site::{Heard, Site, refusal};
+use bytes::Bytes;
+use http::StatusCode;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+/// POSTs that were begun or wait for their turn. The queue fills up behind them.
+const MOST: usize = 4096;
+/// How long a notification may take.
+const TELLING: Duration = Duration::from_secs(10);
+
+/// Runs until the site stops and everything in the queue has found its end.
+pub(crate) async fn carry(site: Arc<Site>, mut queue: mpsc::Receiver<Outgoing>) {
+    let mut posts = JoinSet::new();
+    loop {
+        tokio::select! {
+            biased;
+            () = site.stop.cancelled(), if !queue.is_closed() => queue.close(),
+            Some(_ended) = posts.join_next(), if !posts.is_empty() => {}
+            next = queue.recv(), if posts.len() < MOST => match next {
+                Some(outgoing) => drop(posts.spawn(one(Arc::clone(&site), outgoing))),
+                None => break,
+            },
+        }
+    }
+    while posts.join_next().await.is_some() {}
+}
+
+async fn one(site: Arc<Site>, outgoing: Outgoing) {
+    let Some(asker) = outgoing.asker() else { return tell(&site, &outgoing).await };
+    let _turn = match asker.manner {
+        // Is it still there? That is asked when nothing comes back, so it must not wait behind what does not come back.
+        Manner::Quiet => None,
+        Manner::Cancellable | Manner::Listing => tokio::select! {
+            biased;
+            () = asker.slot.left() => return,
+            turn = site.requests.acquire() => Some(turn),
+        },
+    };
+    request(&site, &outgoing, asker).await;
+}
+
+/// One request to its end, which the link is told.
+async fn request(site: &Site, outgoing: &Outgoing, asker: &Asker) {
+    let Some(line) = outgoing.begin() else { return };
+    if site.endpoint.get().is_some() {
+        return post(site, asker, line).await;
+    }
+    let mut renewed = false;
+    let heard = loop {
+        let session = site.session();
+        let heard = tokio::select! {
+            biased;
+            // Dropping the request closes its stream, and that is how a modern server hears that it is cancelled (spec H-25).
+            () = asker.slot.left() => return,
+            heard = site.ask(line.clone(), asker.number, outgoing.heads.as_deref(), &session) => heard,
+        };
+        if session.id.is_none() || !heard.as_ref().is_ok_and(says_forgotten) {
+            break heard.and_then(Heard::into_answer);
+        }
+        // spec H-15: 404 to a session says that the request was not processed, so it may go again.
+        if std::mem::replace(&mut renewed, true) {
+            break Err(UpstreamError::not_running("it forgets its sessions"));
+        }
+        // Not given up half-way: others wait for the same session.
+        if let Err(error) = site.renew(&session).await {
+            break Err(error);
+        }
+    };
+    match heard {
+        Ok((answer, rest)) => {
+            site.link.finish(asker.number, Ok(answer));
+            if let Some(rest) = rest {
+                rest.end().await;
+            }
+        }
+        Err(error) => {
+            // Whether it is still there, and still what it was, is worth a question of its own.
+            match error {
+                UpstreamError::NotRunning { .. } => site.link.suspect(),
+                UpstreamError::Garbled { .. } if site.link.is_modern() => site.link.suspect(),
+                _ => {}
+            }
+            site.link.finish(asker.number, Err(error));
+        }
+    }
+}
+
+/// 404 means the session. Some servers use it for a method they do not know, and say so.
+fn says_forgotten(heard: &Heard) -> bool {
+    let code = heard.answer.as_ref().and_then(hello::code);
+    heard.status == StatusCode::NOT_FOUND && code != Some(wire::code::METHOD_NOT_FOUND)
+}
+
+/// To a server of the oldest kind: the answer comes by its stream.
+async fn post(site: &Site, asker: &Asker, line: Bytes) {
+    let session = site.session();
+    let delivered = tokio::select! {
+        biased;
+        () = asker.slot.left() => return,
+        delivered = site.deliver(line, &session) => delivered,
+    };
+    let error = match delivered {
+        Ok(status) if status.is_success() => return,
+        Ok(status) => refusal(status),
+        Err(error) => error,
+    };
+    site.link.finish(asker.number, Err(error));
+}
+
+async fn tell(site: &Site, outgoing: &Outgoing) {
+    let Ok(_turn) = site.told.acquire().await else { return };
+    let Some(line) = outgoing.begin() else { return };
+    let delivered = timeout(TELLING, site.deliver(line, &site.session())).await;
+    // There is nobody to tell about it; a lost session shows with the next request.
+    if !matches!(delivered, Ok(Ok(status)) if status.is_success()) {
+        site.link.counters.add(|counters| &counters.dropped);
+    }
+}

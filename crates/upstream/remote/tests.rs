@@ -1,0 +1,9 @@
+//! Tests: servers over HTTP, by subject.
+
+mod answers;
+mod eras;
+mod modern;
+mod oldest;
+mod paths;
+mod sessions;
+mod streams;
