@@ -1,12 +1,22 @@
 //! All that transports and the pipeline say to each other.
 
-use std::{future::Future, net::SocketAddr, pin::Pin, sync::Arc, time::Instant};
+use std::{
+    future::Future,
+    net::SocketAddr,
+    pin::Pin,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use bytes::Bytes;
-use tokio::sync::mpsc;
+use tokio::{
+    sync::mpsc,
+    time::{Interval, interval},
+};
+use tokio_util::sync::DropGuard;
 use wire::Pieces;
 
-use crate::session::Listener;
+use crate::{session::Listener, snapshot::Snapshot};
 
 /// What a transport hands in: who knocked, and a body nobody has read yet.
 pub struct Arrival {
@@ -28,7 +38,7 @@ pub struct Head {
     /// `MCP-Protocol-Version`, as sent; an empty header counts as none.
     pub revision: Option<Box<str>>,
     /// Every `Authorization` value, as sent.
-    pub authorization: Vec<Box<str>>,
+    pub authorization: Credentials,
     /// The headers that repeat parts of a modern body, as sent.
     pub mirror: Mirrored,
     /// The client takes `application/json`.
@@ -39,6 +49,22 @@ pub struct Head {
     pub peer: SocketAddr,
     /// When the head was complete.
     pub received: Instant,
+}
+
+/// The values of a header that no log may show.
+#[derive(Clone, Default)]
+pub struct Credentials(pub Vec<Box<str>>);
+
+impl FromIterator<Box<str>> for Credentials {
+    fn from_iter<I: IntoIterator<Item = Box<str>>>(values: I) -> Credentials {
+        Credentials(values.into_iter().collect())
+    }
+}
+
+impl std::fmt::Debug for Credentials {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} hidden", self.0.len())
+    }
 }
 
 /// The headers that repeat parts of a modern body (spec H-28, H-30). The body decides; these must agree.
@@ -116,9 +142,13 @@ pub enum Reply {
     Listening(Listening),
 }
 
-/// What comes of a running request, in order. Dropping it does not end the request (spec H-25).
+/// What comes of a running request, in order. Dropping it does not end a legacy request, which belongs to its
+/// session, and cancels a modern one, which belongs to its connection (spec H-25).
 #[derive(Debug)]
-pub struct Running(mpsc::Receiver<Out>);
+pub struct Running {
+    messages: mpsc::Receiver<Out>,
+    _tie: Option<DropGuard>,
+}
 
 /// One message of a running request.
 #[derive(Debug)]
@@ -134,24 +164,59 @@ pub struct Out {
 impl Running {
     /// A channel for the task that owns the request: what it sends comes out here.
     pub(crate) fn channel() -> (mpsc::Sender<Out>, Running) {
+        Running::with(None)
+    }
+
+    /// The same, for a task that ends when this is dropped.
+    pub(crate) fn tied(tie: DropGuard) -> (mpsc::Sender<Out>, Running) {
+        Running::with(Some(tie))
+    }
+
+    fn with(tie: Option<DropGuard>) -> (mpsc::Sender<Out>, Running) {
         // Progress is dropped, not queued, when a client reads too slowly; the answer always waits.
-        let (sender, receiver) = mpsc::channel(16);
-        (sender, Running(receiver))
+        let (sender, messages) = mpsc::channel(16);
+        (sender, Running { messages, _tie: tie })
     }
 
     /// The next message; none when the request was given up.
     pub async fn next(&mut self) -> Option<Out> {
-        self.0.recv().await
+        self.messages.recv().await
     }
 }
 
 /// A session's stream for what belongs to no request. Dropping it closes the stream in the session.
-#[derive(Debug)]
-pub struct Listening(pub(crate) Listener);
+pub struct Listening {
+    listener: Listener,
+    snapshot: Arc<Snapshot>,
+    head: Head,
+    check: Interval,
+}
+
+/// How often a long stream's credential is looked at again (spec H-27).
+const CHECK: Duration = Duration::from_secs(5);
 
 impl Listening {
-    /// The next message; none when the session or the gateway ends.
+    pub(crate) fn new(listener: Listener, snapshot: Arc<Snapshot>, head: Head) -> Listening {
+        Listening { listener, snapshot, head, check: interval(CHECK) }
+    }
+
+    /// The next message; none when the session, the credential or the gateway ends. May be dropped half-way.
     pub async fn next(&mut self) -> Option<Pieces> {
-        self.0.next().await
+        loop {
+            tokio::select! {
+                message = self.listener.next() => return message,
+                _ = self.check.tick() => {
+                    if self.snapshot.authn.identify(&self.head).is_err() {
+                        return None;
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl std::fmt::Debug for Listening {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Listening").finish_non_exhaustive()
     }
 }

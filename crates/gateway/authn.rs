@@ -1,26 +1,76 @@
 //! Credential → principal.
 //!
-//! This release knows anonymous mode only: no `identity`, one tenant, a loopback listener. The
-//! configuration refuses everything else, so nothing here can be open by mistake.
+//! Without `identity` everybody is anonymous: the configuration grants that to one tenant on a loopback
+//! listener only. With it, who shows nothing good is nobody.
 
-use std::sync::Arc;
+use std::{
+    sync::Arc,
+    time::{SystemTime, UNIX_EPOCH},
+};
 
 use admission::{Principal, TenantId};
+use config::Config;
 
-use crate::{arrival::Head, error::AuthnError};
+use crate::{
+    arrival::{Endpoint, Head},
+    error::AuthnError,
+    metadata::Notices,
+    tokens::Known,
+};
+
+pub(crate) use bearer::LONGEST;
+pub use compile::IdentityError;
+use flaw::Flaw;
+use identity::Identity;
+pub use jwks::JwksError;
+pub(crate) use keys::KeySet;
+pub use keys::KeysError;
+pub(crate) use token::{LIFE, credential, is_name, is_scope};
+
+mod bearer;
+mod claims;
+mod compile;
+mod flaw;
+mod identity;
+mod issuer;
+mod jwks;
+mod keys;
+mod token;
 
 /// Who may be told apart, compiled from the configuration.
-#[derive(Debug)]
-pub(crate) struct Authn {
+pub(crate) struct Authn(Mode);
+
+enum Mode {
     /// INVARIANT: with more than one tenant the configuration demands identities.
-    tenant: TenantId,
-    anonymous: Arc<Principal>,
+    Anonymous {
+        tenant: TenantId,
+        principal: Arc<Principal>,
+    },
+    Identified {
+        identity: Box<Identity>,
+        notices: Notices,
+    },
 }
 
 impl Authn {
+    /// Everything the configuration says about who may ask. Issuers whose keys are at a URL are not read
+    /// yet: that is what [`Authn::watches`] are for.
+    ///
+    /// # Errors
+    /// When there is no tenant, or identities that cannot be told apart.
+    pub(crate) fn compile(config: &Config, known: &Arc<Known>) -> Result<Authn, IdentityError> {
+        if let [only] = config.tenants.as_slice()
+            && only.identity.is_none()
+        {
+            return Ok(Authn::anonymous(TenantId::new(Arc::clone(&only.name))));
+        }
+        let identity = Box::new(compile::identity(config, known)?);
+        Ok(Authn(Mode::Identified { identity, notices: Notices::new(config) }))
+    }
+
     /// Anonymous mode for the one tenant there is.
     pub(crate) fn anonymous(tenant: TenantId) -> Authn {
-        let anonymous = Arc::new(Principal {
+        let principal = Arc::new(Principal {
             tenant: tenant.clone(),
             issuer: Box::default(),
             subject: "anonymous".into(),
@@ -28,17 +78,41 @@ impl Authn {
             scopes: Box::default(),
             credential: Box::default(),
         });
-        Authn { tenant, anonymous }
+        Authn(Mode::Anonymous { tenant, principal })
     }
 
-    /// Who asks, from the head alone: the body of a stranger is never read.
+    /// Who asks, from the head alone: the body of a stranger is never read. Cheap enough to be asked again
+    /// and again for a long stream, which must end with its credential (spec H-27).
     ///
     /// # Errors
-    /// `NoEndpoint` when the path names another tenant than the credential's.
+    /// `Missing`, `Refused` or `Malformed`, to be answered with [`Authn::challenge`]; `NoEndpoint` when the
+    /// credential is good and the endpoint does not exist for it.
     pub(crate) fn identify(&self, head: &Head) -> Result<Arc<Principal>, AuthnError> {
-        match &head.endpoint.tenant {
-            Some(named) if **named != **self.tenant.name() => Err(AuthnError::NoEndpoint),
-            Some(_) | None => Ok(Arc::clone(&self.anonymous)),
+        self.judge(head, now()).map_err(|flaw| refuse(head, flaw))
+    }
+
+    /// The same for a first message: a token signed with a key nobody knows yet waits once for the keys to be
+    /// read again, since its issuer may just have changed them.
+    ///
+    /// # Errors
+    /// As [`Authn::identify`].
+    pub(crate) async fn identify_fresh(&self, head: &Head) -> Result<Arc<Principal>, AuthnError> {
+        let mut done = self.judge(head, now());
+        if let (Err(Flaw::UnknownKey), Mode::Identified { identity, .. }) = (&done, &self.0)
+            && identity.fresher(head).await
+        {
+            done = self.judge(head, now());
+        }
+        done.map_err(|flaw| refuse(head, flaw))
+    }
+
+    fn judge(&self, head: &Head, now: u64) -> Result<Arc<Principal>, Flaw> {
+        match &self.0 {
+            Mode::Anonymous { tenant, principal } => match &head.endpoint.tenant {
+                Some(named) if **named != **tenant.name() => Err(Flaw::Server),
+                Some(_) | None => Ok(Arc::clone(principal)),
+            },
+            Mode::Identified { identity, .. } => identity.judge(head, now),
         }
     }
 
@@ -54,4 +128,62 @@ impl Authn {
             credential: Box::default(),
         })
     }
+
+    /// The `WWW-Authenticate` value that goes with a failed identification (spec 8.0); none where no
+    /// credential would help.
+    pub(crate) fn challenge(&self, endpoint: &Endpoint, error: &AuthnError) -> Option<String> {
+        match &self.0 {
+            Mode::Anonymous { .. } => None,
+            Mode::Identified { notices, .. } => notices.challenge(endpoint, error),
+        }
+    }
+
+    /// The RFC 9728 document of an endpoint; none when no issuer vouches for anybody there.
+    pub(crate) fn metadata(&self, endpoint: &Endpoint) -> Option<String> {
+        match &self.0 {
+            Mode::Anonymous { .. } => None,
+            Mode::Identified { notices, .. } => notices.document(endpoint),
+        }
+    }
+
+    /// What keeps the issuers' keys fresh, one endless piece of work an issuer, for whoever runs tasks.
+    pub(crate) fn watches(&self) -> Vec<impl Future<Output = ()> + Send + 'static> {
+        let all = match &self.0 {
+            Mode::Anonymous { .. } => Vec::new(),
+            Mode::Identified { identity, .. } => identity.key_sets(),
+        };
+        all.into_iter().map(jwks::Jwks::watch).collect()
+    }
+
+    /// The issuers whose keys are not known: until they are, none of their tokens is accepted and the gateway
+    /// is not ready.
+    pub(crate) fn keyless_issuers(&self) -> Vec<Arc<str>> {
+        let all = match &self.0 {
+            Mode::Anonymous { .. } => Vec::new(),
+            Mode::Identified { identity, .. } => identity.key_sets(),
+        };
+        all.iter().filter(|jwks| jwks.held().is_none()).map(|jwks| Arc::clone(jwks.issuer())).collect()
+    }
+
+    /// Whether nobody is told apart, for `/status`.
+    pub(crate) fn is_anonymous(&self) -> bool {
+        matches!(self.0, Mode::Anonymous { .. })
+    }
 }
+
+/// The operator learns what is wrong, the asker one word. Never a part of what was shown.
+fn refuse(head: &Head, flaw: Flaw) -> AuthnError {
+    if flaw != Flaw::Missing {
+        tracing::debug!(peer = %head.peer, %flaw, "a credential was refused");
+    }
+    flaw.told()
+}
+
+/// Seconds since 1970. Claims are about wall clocks, nothing else is (security row 16).
+pub(crate) fn now() -> u64 {
+    // A clock before 1970 is set wrong: nothing is valid then, since all is issued later.
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}
+
+#[cfg(test)]
+mod tests;

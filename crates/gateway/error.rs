@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use admission::{CheckName, Denial, Sort};
 use bytes::Bytes;
 use upstream::UpstreamError;
-use wire::{FrameError, Id, code};
+use wire::{Era, FrameError, Id, code};
 
 use crate::{arrival::BodyError, audit::AuditError};
 
@@ -76,23 +76,41 @@ pub(crate) struct Failed {
 /// Identification failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum AuthnError {
-    /// The path names a tenant or virtual server that does not exist.
+    /// The path names a tenant or virtual server that does not exist, or not for this asker.
     #[error("no such endpoint")]
     NoEndpoint,
+    /// Nothing was shown (spec A-04).
+    #[error("no credential")]
+    Missing,
+    /// What was shown is not accepted; the word is all a stranger learns.
+    #[error("the credential is not accepted: {0}")]
+    Refused(&'static str),
+    /// What was shown cannot be read: several values, or not the `Bearer` form.
+    #[error("the `Authorization` header cannot be read")]
+    Malformed,
 }
 
 /// The message belongs to another era.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum EraError {
-    /// A modern request: this release serves the handshake revisions only (spec X-17, D13).
+    /// The envelope names a revision that is not served this way (spec B-28, E-06).
     #[error("revision `{0}` is not served")]
     NotServed(Box<str>),
+    /// No message of any era.
+    #[error("{0}")]
+    NoMessage(&'static str),
+    /// `MCP-Protocol-Version` is missing, or names another revision than the body (spec H-28).
+    #[error("`MCP-Protocol-Version` and the body name different revisions")]
+    VersionHeader,
+    /// Another header is missing, or says another thing than the body (spec H-28, H-30).
+    #[error("header mismatch: {0}")]
+    Header(Box<wire::headers::HeaderError>),
     /// `MCP-Protocol-Version` names no revision we know (spec H-16).
     #[error("unknown protocol version `{0}` in the header")]
     UnknownHeader(Box<str>),
-    /// The header says modern, the body lacks the envelope (spec E-03).
-    #[error("the modern header needs a modern envelope")]
-    NoEnvelope,
+    /// The message is modern and lacks a part of the envelope (spec B-27, E-03).
+    #[error("`_meta` lacks `{0}`")]
+    NoEnvelope(&'static str),
     /// GET and DELETE do not exist in the modern era (spec E-07).
     #[error("this method does not exist in the modern era")]
     NoSuchVerb,
@@ -159,6 +177,12 @@ pub(crate) enum ApprovalError {
     Unavailable,
 }
 
+impl From<wire::headers::HeaderError> for EraError {
+    fn from(error: wire::headers::HeaderError) -> EraError {
+        EraError::Header(Box::new(error))
+    }
+}
+
 /// All that leaves the gateway about a failure.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Answer {
@@ -173,9 +197,13 @@ pub(crate) struct Answer {
 impl Error {
     /// Exhaustive on purpose: a new way to fail does not compile until it has an answer.
     /// Values: spec section 10, amended by the product's table of what a caller sees.
-    pub(crate) fn answer(&self) -> Answer {
+    pub(crate) fn answer(&self, era: Era) -> Answer {
         let (status, code, reason) = match self {
             Error::Authn(AuthnError::NoEndpoint) => (404, Some(code::INVALID_REQUEST), "unknown_endpoint"),
+            Error::Authn(AuthnError::Missing | AuthnError::Refused(_)) => {
+                (401, Some(code::INVALID_REQUEST), "unauthenticated")
+            }
+            Error::Authn(AuthnError::Malformed) => (400, Some(code::INVALID_REQUEST), "unauthenticated"),
             Error::Body(BodyError::TooLarge { .. }) => (413, Some(code::INVALID_REQUEST), "too_large"),
             Error::Body(BodyError::Slow) => (408, Some(code::INVALID_REQUEST), "too_slow"),
             Error::Body(BodyError::Broken) => (400, Some(code::INVALID_REQUEST), "broken_body"),
@@ -187,7 +215,11 @@ impl Error {
             Error::Era(EraError::UnknownHeader(_)) => {
                 (400, Some(code::INVALID_REQUEST), "unsupported_version")
             }
-            Error::Era(EraError::NoEnvelope) => (400, Some(code::INVALID_PARAMS), "no_envelope"),
+            Error::Era(EraError::NoMessage(_)) => (400, Some(code::INVALID_REQUEST), "not_a_message"),
+            Error::Era(EraError::NoEnvelope(_)) => (400, Some(code::INVALID_PARAMS), "no_envelope"),
+            Error::Era(EraError::VersionHeader | EraError::Header(_)) => {
+                (400, Some(code::HEADER_MISMATCH), "header_mismatch")
+            }
             Error::Era(EraError::NoSuchVerb) => (405, Some(code::INVALID_REQUEST), "no_such_verb"),
             Error::Session(SessionError::Missing) => (400, Some(code::INVALID_REQUEST), "no_session"),
             Error::Session(SessionError::Unknown) => (404, Some(code::INVALID_REQUEST), "unknown_session"),
@@ -198,7 +230,10 @@ impl Error {
             Error::Session(SessionError::TooManyStreams) => {
                 (429, Some(code::INTERNAL_ERROR), "too_many_streams")
             }
-            Error::Catalog(CatalogError::Method(_)) => (200, Some(code::METHOD_NOT_FOUND), "unknown_method"),
+            Error::Catalog(CatalogError::Method(_)) => match era {
+                Era::Legacy => (200, Some(code::METHOD_NOT_FOUND), "unknown_method"),
+                Era::Modern => (404, Some(code::METHOD_NOT_FOUND), "unknown_method"),
+            },
             Error::Catalog(CatalogError::Parameter(_)) => (200, Some(code::INVALID_PARAMS), "bad_parameter"),
             Error::Catalog(CatalogError::Cursor) => (200, Some(code::INVALID_PARAMS), "unknown_cursor"),
             Error::Limit(LimitError::Concurrency { tool: true, .. }) => (200, None, "busy"),
@@ -207,7 +242,9 @@ impl Error {
             }
             Error::Denied(refused) => match (refused.denial.by, refused.sort) {
                 // Hidden and missing must look the same, and each kind keeps its own code (spec R-05).
-                (CheckName::Visibility | CheckName::Pins, Some(Sort::Resource)) if !refused.referred => {
+                (CheckName::Visibility | CheckName::Pins, Some(Sort::Resource))
+                    if era == Era::Legacy && !refused.referred =>
+                {
                     (200, Some(code::RESOURCE_NOT_FOUND), "unknown_name")
                 }
                 (CheckName::Visibility | CheckName::Pins, _) => {
@@ -225,8 +262,8 @@ impl Error {
     }
 
     /// The JSON-RPC message for the client. Says what and how to mend it; names no rule, host or path.
-    pub(crate) fn message(&self, id: Option<&Id>) -> Bytes {
-        let answer = self.answer();
+    pub(crate) fn message(&self, id: Option<&Id>, era: Era) -> Bytes {
+        let answer = self.answer(era);
         let text = self.text();
         let mut data = format!("{{\"reason\":\"{}\"", answer.reason);
         self.write_details(&mut data);
@@ -242,7 +279,7 @@ impl Error {
     /// What the client reads.
     fn text(&self) -> String {
         match self {
-            Error::Authn(AuthnError::NoEndpoint) => "no such endpoint".to_owned(),
+            Error::Authn(error) => error.to_string(),
             Error::Body(error) => error.to_string(),
             Error::Frame(error) => error.to_string(),
             Error::Era(EraError::NotServed(_)) => {
@@ -278,7 +315,7 @@ impl Error {
             Error::Era(EraError::NotServed(requested)) => {
                 member("requested", requested);
                 data.push_str(",\"supported\":[");
-                for (i, revision) in wire::Revision::LEGACY.iter().enumerate() {
+                for (i, revision) in wire::Revision::ALL.iter().enumerate() {
                     let comma = if i == 0 { "" } else { "," };
                     let _ = write!(data, "{comma}\"{}\"", revision.text());
                 }

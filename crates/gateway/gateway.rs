@@ -8,24 +8,26 @@ use std::{
     time::{Duration, Instant},
 };
 
-use admission::{Checks, TenantId};
+use admission::Checks;
 use arc_swap::ArcSwap;
 use config::{Config, Transport};
 use tokio::sync::mpsc;
-use upstream::{EraMemory, Launch, Patience, Pool, Seat, Spec};
+use upstream::{Address, EraMemory, Launch, LegacySse, Patience, Pool, Reach, Seat, Spec};
 
 use crate::{
     approval::Approvals,
+    arrival::Endpoint,
     audit::Audit,
-    authn::Authn,
+    authn::{Authn, IdentityError},
     catalog::{Catalog, Source, refresh::Refresh},
     limits::Limits,
-    router::Router,
+    router::{Router, seat_key},
     seal::{Seal, SealError},
     session::{Session, SessionLimits, Sessions},
     snapshot::Snapshot,
     store::{Eras, Store, StoreError},
     telemetry::Metrics,
+    tokens::{Tokens, TokensError},
 };
 
 /// Processes of a principal stop after this long without a call.
@@ -44,7 +46,8 @@ pub struct Gateway {
     pub(crate) audit: Arc<Audit>,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) started: Instant,
-    store: Store,
+    store: Arc<Store>,
+    tokens: Arc<Tokens>,
     eras: Arc<Eras>,
     refresh: OnceLock<Refresh>,
 }
@@ -55,9 +58,24 @@ pub enum OpenError {
     /// No tenant is configured.
     #[error("no tenant is configured: write a tenant file and name it under `tenants`")]
     NoTenant,
+    /// A file that an upstream names cannot be read.
+    #[error("`{path}` cannot be read: {why}")]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// What the operating system says.
+        #[source]
+        why: io::Error,
+    },
     /// The store could not be opened.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// The keys and revocations cannot be read.
+    #[error(transparent)]
+    Tokens(#[from] TokensError),
+    /// The identities cannot be told apart, or their keys cannot be read.
+    #[error(transparent)]
+    Identity(#[from] IdentityError),
     /// The sealing keys are unusable.
     #[error(transparent)]
     Seal(#[from] SealError),
@@ -77,14 +95,18 @@ impl Gateway {
     /// When something that must outlive a request cannot be opened. Upstreams never keep it from starting.
     pub async fn open(config: Arc<Config>, supervisor: PathBuf) -> Result<Arc<Gateway>, OpenError> {
         let metrics = Metrics::new()?;
-        let store = Store::open(&config.state_dir).await?;
+        if config.tenants.is_empty() {
+            return Err(OpenError::NoTenant);
+        }
+        let store = Arc::new(Store::open(&config.state_dir).await?);
+        let tokens = Arc::new(Tokens::load(Arc::clone(&store)).await?);
         let seal = Seal::new(store.seal_keys().await?)?;
         let eras = Arc::new(Eras::new(store.eras().await?));
         let audit = Audit::start(&config.audit, Arc::clone(&metrics)).map_err(OpenError::Audit)?;
         let (notice_sender, notices) = mpsc::channel(NOTICES);
         let memory: Arc<dyn EraMemory> = Arc::clone(&eras) as _;
         let pool = Pool::new(memory, notice_sender, IDLE_PROCESS);
-        let snapshot = compile(&config, &supervisor).ok_or(OpenError::NoTenant)?;
+        let snapshot = compile(&config, &supervisor, Authn::compile(&config, tokens.known())?)?;
         let limits = SessionLimits {
             idle: config.session.idle,
             absolute: config.session.absolute,
@@ -94,13 +116,14 @@ impl Gateway {
         let gateway = Arc::new(Gateway {
             snapshot: ArcSwap::from_pointee(snapshot),
             sessions: Sessions::new(limits, Arc::clone(&metrics), ended_sender),
-            limits: Limits,
+            limits: Limits::new(),
             approvals: Approvals,
             router: Router { pool, result_limit: config.limits.result, seal },
             audit,
             metrics,
             started: Instant::now(),
             store,
+            tokens,
             eras,
             refresh: OnceLock::new(),
             config,
@@ -131,10 +154,10 @@ impl Gateway {
     /// Stops the processes that only this session used (spec H-14).
     pub(crate) async fn release(&self, session: &Session) {
         let tenant = session.principal.tenant.name();
-        self.router.pool.release(tenant, &Seat::Session(Arc::clone(&session.id))).await;
+        self.router.pool.release(tenant, &Seat::Session(Arc::clone(&session.name))).await;
         if session.principal.issuer.is_empty() {
             // An anonymous session was a principal of its own, and will not come back.
-            self.router.pool.release(tenant, &Seat::Principal(Arc::clone(&session.principal.subject))).await;
+            self.router.pool.release(tenant, &Seat::Principal(seat_key(&session.principal))).await;
         }
     }
 
@@ -167,55 +190,96 @@ impl Gateway {
         self.store.close().await;
     }
 
+    /// The API keys, local tokens and revocations of this gateway.
+    pub fn tokens(&self) -> Arc<Tokens> {
+        Arc::clone(&self.tokens)
+    }
+
+    /// The RFC 9728 document of an endpoint; none where no issuer vouches for anybody (spec ).
+    pub fn metadata(&self, endpoint: &Endpoint) -> Option<String> {
+        self.snapshot.load().authn.metadata(endpoint)
+    }
+
+    /// Whether every issuer's keys are known: before that its tokens cannot be checked, and are refused.
+    pub fn is_ready(&self) -> bool {
+        self.snapshot.load().authn.keyless_issuers().is_empty()
+    }
+
     /// Everything counted, in the Prometheus text format.
     pub fn metrics(&self) -> String {
+        for (tenant, upstream, restarts) in self.router.pool.restarts() {
+            self.metrics.upstream_restarted(&tenant, &upstream, restarts);
+        }
         self.metrics.render()
     }
 }
 
-/// Config → snapshot. None when there is nothing to serve.
-fn compile(config: &Config, supervisor: &Path) -> Option<Snapshot> {
+type Sources = BTreeMap<Arc<str>, Source>;
+
+/// Config → snapshot.
+fn compile(config: &Config, supervisor: &Path, authn: Authn) -> Result<Snapshot, OpenError> {
     let now = Instant::now();
-    let catalogs: HashMap<TenantId, Arc<Catalog>> = config
-        .tenants
-        .iter()
-        .map(|tenant| {
-            let sources = sources(tenant, config, supervisor);
-            let catalog = Catalog::new(tenant, sources, config, now);
-            (catalog.tenant.clone(), Arc::new(catalog))
-        })
-        .collect();
-    let tenant = TenantId::new(Arc::clone(&config.tenants.first()?.name));
-    Some(Snapshot { authn: Authn::anonymous(tenant), checks: Checks::default(), catalogs })
+    let mut catalogs = HashMap::new();
+    for tenant in &config.tenants {
+        let catalog = Catalog::new(tenant, sources(tenant, config, supervisor)?, config, now);
+        catalogs.insert(catalog.tenant.clone(), Arc::new(catalog));
+    }
+    Ok(Snapshot { authn, checks: Checks::default(), catalogs })
 }
 
-fn sources(tenant: &config::Tenant, config: &Config, supervisor: &Path) -> BTreeMap<Arc<str>, Source> {
-    let source = |upstream: &config::Upstream| {
-        let Transport::Stdio { program, args, env, dir } = &upstream.transport;
-        let launch = Launch {
+fn sources(tenant: &config::Tenant, config: &Config, supervisor: &Path) -> Result<Sources, OpenError> {
+    /// Room beyond `limits.result`: a result that is a little too large is refused by name, and only one
+    /// that is much larger costs the upstream its process.
+    const SLACK: usize = 1024 * 1024;
+    let mut sources = BTreeMap::new();
+    for upstream in &tenant.upstreams {
+        let patience = Patience { start: upstream.timeouts.start, ..Patience::default() };
+        let spec = Spec {
+            tenant: Arc::clone(&tenant.name),
+            id: Arc::clone(&upstream.id),
+            reach: reach(upstream, supervisor)?,
+            modern: true,
+            patience,
+            line_cap: config.limits.result.saturating_add(SLACK),
+        };
+        let source = Source { config: upstream.clone(), spec: Arc::new(spec) };
+        sources.insert(Arc::clone(&upstream.id), source);
+    }
+    Ok(sources)
+}
+
+/// How an upstream is reached, with everything read that it names.
+fn reach(upstream: &config::Upstream, supervisor: &Path) -> Result<Reach, OpenError> {
+    match &upstream.transport {
+        Transport::Stdio { program, args, env, dir } => Ok(Reach::Stdio(Launch {
             supervisor: supervisor.to_owned(),
             program: program.clone(),
             args: args.clone(),
             env: env.iter().map(|(name, value)| (name.clone(), value.expose().to_owned())).collect(),
             dir: dir.clone(),
-        };
-        let patience = Patience {
-            start: upstream.timeouts.start,
-            call: upstream.timeouts.call,
-            call_max: upstream.timeouts.call_max,
-            list: upstream.timeouts.list,
-            ..Patience::default()
-        };
-        /// A line may carry more than one result: a whole list, or a result that is then refused by name.
-        const LINE_CAP: usize = 16 * 1024 * 1024;
-        let spec = Spec {
-            tenant: Arc::clone(&tenant.name),
-            id: Arc::clone(&upstream.id),
-            launch,
-            patience,
-            line_cap: config.limits.result.max(LINE_CAP),
-        };
-        (Arc::clone(&upstream.id), Source { config: upstream.clone(), spec: Arc::new(spec) })
-    };
-    tenant.upstreams.iter().map(source).collect()
+        })),
+        Transport::Http { url, headers, ca, cert, key, proxy, sse } => {
+            let headers =
+                headers.iter().map(|(name, value)| (name.clone(), value.expose().to_owned())).collect();
+            let read = |path: &PathBuf| {
+                std::fs::read(path).map_err(|why| OpenError::File { path: path.clone(), why })
+            };
+            let certificate = match (cert, key) {
+                (Some(cert), Some(key)) => Some((read(cert)?, read(key)?)),
+                (Some(_) | None, _) => None,
+            };
+            Ok(Reach::Http(Address {
+                url: url.clone(),
+                headers,
+                ca: ca.as_ref().map(read).transpose()?,
+                client_certificate: certificate,
+                proxy: proxy.clone(),
+                legacy_sse: match sse {
+                    config::Sse::Detect => LegacySse::Detect,
+                    config::Sse::Never => LegacySse::Never,
+                    config::Sse::Only => LegacySse::Only,
+                },
+            }))
+        }
+    }
 }

@@ -4,11 +4,14 @@ mod approval;
 mod arrival;
 mod audit;
 mod authn;
+mod bridge;
 mod catalog;
 mod era;
 mod error;
 mod gateway;
+mod handshake;
 mod limits;
+mod metadata;
 mod pipeline;
 mod relay;
 mod router;
@@ -18,9 +21,16 @@ mod snapshot;
 mod status;
 mod store;
 mod telemetry;
+mod tokens;
+mod visit;
 
 pub use arrival::{
-    Arrival, BodyError, Endpoint, Head, Listening, Mirrored, Out, Reply, Running, Unread, Verb,
+    Arrival, BodyError, Credentials, Endpoint, Head, Listening, Mirrored, Out, Reply, Running, Unread, Verb,
 };
+pub use authn::{IdentityError, JwksError, KeysError};
 pub use gateway::{Gateway, OpenError};
+pub use metadata::endpoint_url;
+pub use store::StoreError;
+pub use tokens::{ApiKey, JwtRequest, KeyRequest, NewJwt, NewKey, Revocation, Tokens, TokensError};
+
 pub use upstream::supervisor;

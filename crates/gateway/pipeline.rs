@@ -5,24 +5,35 @@
 use std::{sync::Arc, time::Duration};
 
 use admission::{Call, Decision, Principal, Target, TenantId};
+use bytes::Bytes;
 use tokio::sync::mpsc;
 use upstream::{Connection, Seat, Spec};
-use wire::{Budget, Frame, FrameError, Id, Method, Pieces, Plan, Shape, code};
+use wire::{Budget, Era, Frame, FrameError, Id, Method, Pieces, Plan, Shape, code};
 
 use crate::{
-    arrival::{Arrival, Head, Listening, Out, Reply, Verb},
+    arrival::{Arrival, BodyError, Head, Listening, Out, Reply, Verb},
     audit::{Outcome, Record},
     catalog::{self, Catalog, View},
     era,
-    error::{Error, Refused},
+    error::{AuthnError, EraError, Error, Refused, SessionError},
     gateway::Gateway,
     router::{Answered, Context, Lane, subject},
-    session::Visit,
+    session,
     snapshot::Snapshot,
+    visit::Visit,
 };
 
 /// `initialize` waits for upstreams that have not said what they can, but never longer than this.
 const INTRODUCTION: Duration = Duration::from_millis(800);
+
+/// Who stands where: an asker at an endpoint, before anything was said.
+struct Place {
+    snapshot: Arc<Snapshot>,
+    catalog: Arc<Catalog>,
+    server: Arc<str>,
+    asker: Arc<Principal>,
+    head: Head,
+}
 
 /// A message whose sender, shape and conversation are known.
 struct Entered {
@@ -30,96 +41,132 @@ struct Entered {
     catalog: Arc<Catalog>,
     server: Arc<str>,
     visit: Visit,
+    /// Who asks now: the session's owner, with what this credential carries.
+    principal: Arc<Principal>,
     frame: Frame,
     head: Head,
 }
 
-/// A failure, and the id of the request it answers when that could be read (spec Z-02).
+/// A failure, the id of the request it answers when that could be read (spec Z-02), and the era it is told in.
 struct Failure {
     error: Error,
     id: Option<Id>,
+    era: Era,
+    /// What a stranger must show.
+    challenge: Option<String>,
+}
+
+impl Entered {
+    /// How it ended, with what is needed to say so.
+    fn done(&self, done: Result<Answered, Error>) -> Result<Answered, Failure> {
+        done.map_err(|error| Failure {
+            id: self.frame.id().cloned(),
+            era: self.visit.era(),
+            ..Failure::from(error)
+        })
+    }
 }
 
 impl Gateway {
     /// Answers one arrival. However it ends, an authenticated one leaves exactly one audit entry.
     pub async fn serve(self: &Arc<Self>, arrival: Arrival) -> Reply {
+        let Arrival { head, body } = arrival;
+        let snapshot = self.snapshot.load_full();
+        let asker = match identify(&snapshot, &head).await {
+            Ok(asker) => asker,
+            Err(failure) => {
+                self.metrics.unauthenticated();
+                return refusal(&failure);
+            }
+        };
+        // The place in the log is taken once the body is here: a slow sender holds nothing of anybody's.
+        let body = match head.verb {
+            Verb::Post => Some(body.await),
+            Verb::Get | Verb::Delete => None,
+        };
         let mut record = match self.audit.open().await {
             Ok(record) => record,
             Err(error) => return refusal(&Failure::from(Error::from(error))),
         };
-        record.arrived(&arrival.head);
-        if arrival.head.verb != Verb::Post {
-            let done = self.serve_stream(&arrival.head, &mut record);
-            return close(record, done.map_err(Failure::from));
-        }
-        let entered = match self.receive(arrival, &mut record).await {
-            Ok(entered) => entered,
-            Err(failure) => return close(record, Err(failure)),
-        };
-        match is_owned_by_session(&entered.frame) {
-            true => self.run(entered, record),
-            false => self.answer(entered, record).await,
-        }
-    }
-
-    /// From the head to a message whose conversation is known.
-    async fn receive(&self, arrival: Arrival, record: &mut Record) -> Result<Entered, Failure> {
-        let Arrival { head, body } = arrival;
-        let snapshot = self.snapshot.load_full();
-        let asker = snapshot.authn.identify(&head).map_err(Error::from)?;
+        record.arrived(&head);
         record.identified(&asker);
-        let (catalog, server) = snapshot
-            .endpoint(&asker.tenant, &head.endpoint)
-            .ok_or(Error::Authn(crate::error::AuthnError::NoEndpoint))?;
-
-        let bytes = body.await.map_err(Error::from)?;
-        let budget = Budget { bytes: self.config.limits.body, ..Budget::CLIENT };
-        let frame = Frame::parse(bytes.clone(), &budget)
-            .map_err(|error| Failure { id: readable_id(&bytes, &error), error: error.into() })?;
-        record.read(&frame);
-        let failed = |error: Error| Failure { id: frame.id().cloned(), error };
-        era::classify(&head, &frame).map_err(|error| failed(error.into()))?;
-        let visit = self
-            .sessions
-            .enter(&head, (&snapshot.authn, &asker), &server, &frame)
-            .map_err(|error| failed(error.into()))?;
-        record.entered(&visit.session().principal, Some(visit.session().revision));
-        // Also for `initialize`, whose head names no session yet, or a stale one.
-        record.opened(&visit.session().id);
-        Ok(Entered { snapshot, catalog, server, visit, frame, head })
+        let Some((catalog, server)) = snapshot.endpoint(&asker.tenant, &head.endpoint) else {
+            return close(record, Err(Error::Authn(AuthnError::NoEndpoint).into()));
+        };
+        let place = Place { snapshot, catalog, server, asker, head };
+        let Some(body) = body else {
+            let done = self.serve_stream(&place, &mut record);
+            return close(record, done.map_err(Failure::from));
+        };
+        match self.enter(place, body, &mut record) {
+            Err(failure) => close(record, Err(failure)),
+            Ok(entered) if leaves(&entered.frame) => self.run(entered, record),
+            Ok(entered) => self.answer(entered, record).await,
+        }
     }
 
-    /// Runs a request in a task of its session: the connection only listens for the answer (spec H-25).
+    /// From the body to a message whose conversation is known.
+    fn enter(
+        &self,
+        place: Place,
+        body: Result<Bytes, BodyError>,
+        record: &mut Record,
+    ) -> Result<Entered, Failure> {
+        let Place { snapshot, catalog, server, asker, head } = place;
+        let bytes = body.map_err(Error::from)?;
+        let budget = Budget { bytes: self.config.limits.body, ..Budget::CLIENT };
+        let frame = Frame::parse(bytes.clone(), &budget).map_err(|error| {
+            let id = readable_id(&bytes, &error);
+            Failure { id, ..Failure::from(Error::from(error)) }
+        })?;
+        record.read(&frame);
+        let failed = |error: Error| Failure { id: frame.id().cloned(), ..Failure::from(error) };
+        let visit = match era::classify(&head, &frame).map_err(|error| failed(error.into()))? {
+            Era::Modern => Visit::Alone(Arc::clone(&asker)),
+            Era::Legacy => self
+                .sessions
+                .enter(&head, (&snapshot.authn, &asker), &server, &frame)
+                .map_err(|error| failed(error.into()))?,
+        };
+        // An anonymous asker is nobody before the session says who.
+        let principal = if asker.issuer.is_empty() { Arc::clone(visit.principal()) } else { asker };
+        record.entered(&principal, Some(visit.revision()));
+        if let Some(session) = visit.session() {
+            // Also for `initialize`, whose head names no session yet, or a stale one.
+            record.opened(&session.id);
+        }
+        Ok(Entered { snapshot, catalog, server, visit, principal, frame, head })
+    }
+
+    /// Runs a request that leaves the gateway in a task of its own. A legacy request belongs to its session,
+    /// and the connection only listens for the answer; a modern one belongs to its connection (spec H-25).
     fn run(self: &Arc<Self>, entered: Entered, record: Record) -> Reply {
-        let session = Arc::clone(entered.visit.session());
-        let ticket = match entered.frame.id().map(|id| session.admit(id)) {
-            Some(Ok(ticket)) => ticket,
-            Some(Err(error)) => {
-                let id = entered.frame.id().cloned();
-                return close(record, Err(Failure { id, error: error.into() }));
-            }
-            None => return Reply::Accepted,
+        let session = entered.visit.session().map(Arc::clone);
+        let ticket = match session.as_ref().zip(entered.frame.id()).map(|(session, id)| session.admit(id)) {
+            Some(Ok(ticket)) => Some(ticket),
+            Some(Err(error)) => return close(record, entered.done(Err(error.into()))),
+            None => None,
         };
         let gateway = Arc::clone(self);
-        Reply::Running(session.run(&self.sessions.tracker, move |out: mpsc::Sender<Out>| async move {
+        let work = move |out: mpsc::Sender<Out>| async move {
             let mut record = record;
             let lane = Lane { out: out.clone(), ticket };
             let done = gateway.handle(&entered, &mut record, Some(lane)).await;
-            let id = entered.frame.id().cloned();
-            if let Reply::Message { body, status, .. } =
-                close(record, done.map_err(|error| Failure { id, error }))
-            {
+            if let Reply::Message { body, status, .. } = close(record, entered.done(done)) {
                 // Nobody may listen any more; the record says what was answered.
                 let _ = out.send(Out { message: body, last: true, status }).await;
             }
-        }))
+        };
+        Reply::Running(match session {
+            Some(session) => session.run(&self.sessions.tracker, work),
+            None => session::run_alone(&self.sessions.tracker, work),
+        })
     }
 
     /// Answers at once, within the connection.
     async fn answer(&self, entered: Entered, mut record: Record) -> Reply {
         let done = self.handle(&entered, &mut record, None).await;
-        let id = entered.frame.id().cloned();
-        let reply = close(record, done.map_err(|error| Failure { id, error }));
+        let reply = close(record, entered.done(done));
         // A notification is never answered, whatever became of it (spec B-06, bug B15).
         match entered.frame.shape() {
             Shape::Request => reply,
@@ -144,7 +191,8 @@ impl Gateway {
         let (sort, name) = subject(&call.target);
         let referred = call.method == Method::Complete;
 
-        self.limits.charge(&call, visit.session())?;
+        // Held until the call has ended, however it does.
+        let _charge = self.limits.charge(&call, visit)?;
         call.grant = self.approvals.peek(&call);
         let mut decision = snapshot.checks.decide(call);
         if let Decision::Held(held) = decision {
@@ -157,6 +205,7 @@ impl Gateway {
             .decided(decision)
             .map_err(|denial| Error::from(Box::new(Refused { denial, sort, referred, name })))?;
 
+        check_mirrors(entered, admitted.call())?;
         if admitted.call().method.row().plan == Plan::Forward {
             record.commit().await?;
         }
@@ -173,22 +222,23 @@ impl Gateway {
     /// start; a name waits only when it is not known yet.
     async fn bind(&self, entered: &Entered) -> Result<(Call, Arc<View>), Error> {
         let Entered { catalog, server, visit, frame, head, .. } = entered;
-        let gone = || Error::Authn(crate::error::AuthnError::NoEndpoint);
+        let gone = || Error::Authn(AuthnError::NoEndpoint);
         let plan = frame.method().map(|method| method.row().plan);
         let mut view = match (frame.method(), plan) {
-            (Some(Method::Initialize), _) => catalog.introduced(server, INTRODUCTION).await,
+            (Some(Method::Initialize | Method::Discover), _) => {
+                catalog.introduced(server, INTRODUCTION).await
+            }
             (_, Some(Plan::List(_))) => catalog.settled(server).await,
             _ => catalog.view(server),
         }
         .ok_or_else(gone)?;
-        let session = visit.session();
-        let (method, mut target) = catalog::bind(session, &view, frame)?;
+        let (method, mut target) = catalog::bind(visit, &view, frame)?;
         if matches!(target, Target::Missing(..)) {
             view = catalog.settled(server).await.ok_or_else(gone)?;
-            (_, target) = catalog::bind(session, &view, frame)?;
+            (_, target) = catalog::bind(visit, &view, frame)?;
         }
         let call = Call {
-            principal: Arc::clone(&session.principal),
+            principal: Arc::clone(&entered.principal),
             method,
             target,
             frame: frame.clone(),
@@ -200,30 +250,24 @@ impl Gateway {
 
     /// GET opens a session's stream, DELETE ends the session. Neither carries a message, so there is
     /// nothing to decide beyond whose session it is.
-    fn serve_stream(&self, head: &Head, record: &mut Record) -> Result<Answered, Error> {
-        let snapshot = self.snapshot.load_full();
-        let asker = snapshot.authn.identify(head)?;
-        record.identified(&asker);
+    fn serve_stream(&self, place: &Place, record: &mut Record) -> Result<Answered, Error> {
+        let Place { catalog, server, asker, head, .. } = place;
         era::classify_head(head)?;
-        let (catalog, server) = snapshot
-            .endpoint(&asker.tenant, &head.endpoint)
-            .ok_or(Error::Authn(crate::error::AuthnError::NoEndpoint))?;
-        let session = self.sessions.find(head, &asker, &server)?;
+        let session = self.sessions.find(head, asker, server)?;
         record.entered(&session.principal, Some(session.revision));
         match head.verb {
             Verb::Delete => {
                 self.sessions.end(&session);
                 Ok(Answered::Ended)
             }
-            Verb::Get | Verb::Post if self.sessions.is_draining() => {
-                Err(crate::error::SessionError::Draining.into())
-            }
+            Verb::Get | Verb::Post if self.sessions.is_draining() => Err(SessionError::Draining.into()),
             Verb::Get | Verb::Post => {
                 let listener = session.listen()?;
-                if let Some(view) = catalog.view(&server) {
+                if let Some(view) = catalog.view(server) {
                     session.announce(|kind| view.list(kind).version);
                 }
-                Ok(Answered::Listening(Listening(listener)))
+                let listening = Listening::new(listener, Arc::clone(&place.snapshot), head.clone());
+                Ok(Answered::Listening(Box::new(listening)))
             }
         }
     }
@@ -231,13 +275,19 @@ impl Gateway {
     /// The other direction: a question that begins at an upstream. It will pass the checks, limits and
     /// records of any call on its way to the one client it concerns; in this release no client capability
     /// is declared to upstreams, so every question is refused, and recorded.
-    pub(crate) async fn ask_back(&self, spec: &Spec, seat: &Seat, connection: &Connection, question: &Frame) {
+    pub(crate) async fn ask_back(
+        &self,
+        (spec, seat): (&Spec, &Seat),
+        connection: &Connection,
+        question: &Frame,
+        recorded: bool,
+    ) {
         let Some(id) = question.id() else { return };
-        if let Ok(mut record) = self.audit.open().await {
+        if recorded && let Ok(mut record) = self.audit.open().await {
             let asker = match seat {
                 Seat::Shared => Arc::from("shared"),
                 Seat::Principal(subject) => Arc::clone(subject),
-                Seat::Session(session) => crate::session::short(session).into(),
+                Seat::Session(session) => Arc::clone(session),
             };
             record.identified(&Arc::new(Principal {
                 tenant: TenantId::new(Arc::clone(&spec.tenant)),
@@ -263,8 +313,27 @@ fn readable_id(bytes: &[u8], error: &FrameError) -> Option<Id> {
     if error.is_parse_error() { None } else { wire::readable_id(bytes) }
 }
 
-/// Requests that leave the gateway belong to their session; everything else is answered at once.
-fn is_owned_by_session(frame: &Frame) -> bool {
+/// What a modern request repeats of its arguments in headers must be what they say (spec H-30).
+fn check_mirrors(entered: &Entered, call: &Call) -> Result<(), EraError> {
+    match (&entered.visit, &call.target, call.method) {
+        (Visit::Alone(_), Target::Thing(thing), Method::ToolsCall) => {
+            let arguments = call.frame.param("arguments");
+            Ok(wire::mirror::check_mirrors(&thing.mirrors, arguments, &era::sent(&entered.head))?)
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Who asks; a stranger is told what to show.
+async fn identify(snapshot: &Snapshot, head: &Head) -> Result<Arc<Principal>, Failure> {
+    snapshot.authn.identify_fresh(head).await.map_err(|error| {
+        let challenge = snapshot.authn.challenge(&head.endpoint, &error);
+        Failure { challenge, ..Failure::from(Error::from(error)) }
+    })
+}
+
+/// Requests that leave the gateway run in tasks of their own; everything else is answered at once.
+fn leaves(frame: &Frame) -> bool {
     frame.shape() == Shape::Request && frame.method().is_some_and(|method| method.row().plan == Plan::Forward)
 }
 
@@ -281,7 +350,7 @@ fn close(record: Record, done: Result<Answered, Failure>) -> Reply {
         }
         Ok(Answered::Listening(listening)) => {
             record.close(Outcome::Ok, None, 0);
-            Reply::Listening(listening)
+            Reply::Listening(*listening)
         }
         Ok(Answered::GivenUp) => {
             record.close(Outcome::Abandoned, Some("cancelled"), 0);
@@ -297,7 +366,7 @@ fn close(record: Record, done: Result<Answered, Failure>) -> Reply {
                 Reply::Message { body, .. } => body.len(),
                 Reply::Accepted | Reply::Ended | Reply::Running(_) | Reply::Listening(_) => 0,
             };
-            record.close(outcome_of(&failure.error), Some(failure.error.answer().reason), bytes);
+            record.close(outcome_of(&failure.error), Some(failure.error.answer(failure.era).reason), bytes);
             reply
         }
     }
@@ -319,12 +388,13 @@ fn outcome_of(error: &Error) -> Outcome {
 }
 
 fn refusal(failure: &Failure) -> Reply {
-    let body = Pieces::one(failure.error.message(failure.id.as_ref()));
-    Reply::Message { status: failure.error.answer().status, body, session: None, challenge: None }
+    let body = Pieces::one(failure.error.message(failure.id.as_ref(), failure.era));
+    let status = failure.error.answer(failure.era).status;
+    Reply::Message { status, body, session: None, challenge: failure.challenge.clone() }
 }
 
 impl From<Error> for Failure {
     fn from(error: Error) -> Failure {
-        Failure { error, id: None }
+        Failure { error, id: None, era: Era::Legacy, challenge: None }
     }
 }

@@ -7,12 +7,19 @@ use wire::{Change, Frame, Id, Revision};
 
 use crate::session::Session;
 
+/// The longest reason of a cancellation that is passed on, in bytes.
+const LONGEST_REASON: usize = 1024;
+/// The largest progress notification that is passed on, in bytes. The next one makes it stale anyway.
+const LARGEST_PROGRESS: usize = 64 * 1024;
+
 /// Passes a client's `notifications/cancelled` to the request it names. The request sends it on with the
 /// id its upstream knows (spec U-07, bug B49).
 pub(crate) fn cancel(session: &Session, frame: &Frame) {
     let named = frame.param("requestId").and_then(|raw| Id::from_raw(raw).ok());
     if let Some(id) = named {
-        session.cancel(&id, frame.param("reason").map(str::to_owned));
+        // A reason is a text for people; what is none, or is a book, is left out.
+        let reason = frame.param("reason").filter(|raw| raw.starts_with('"') && raw.len() <= LONGEST_REASON);
+        session.cancel(&id, reason.map(str::to_owned));
     }
 }
 
@@ -33,6 +40,9 @@ impl Progress {
 
     /// The notification for the client; none when it goes backwards or stands still.
     pub(crate) fn relay(&mut self, progress: &Frame) -> Option<Bytes> {
+        if progress.bytes().len() > LARGEST_PROGRESS {
+            return None;
+        }
         // Read only to compare: what is sent on are the digits as they came.
         let value: f64 = progress.param("progress")?.parse().ok()?;
         if value <= self.last {

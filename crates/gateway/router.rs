@@ -2,23 +2,25 @@
 
 use std::{borrow::Cow, sync::Arc};
 
-use admission::{Admitted, Call, Sort, Target, Thing};
+use admission::{Admitted, Call, Principal, Sort, Target, Thing};
 use bytes::Bytes;
 use config::Share;
-use serde_json::value::RawValue;
 use tokio::sync::mpsc;
-use upstream::{Connection, Exchange, Incoming, Pool, Seat, UpstreamError, Wait};
-use wire::{Change, Frame, Id, Kind, Method, Pieces, Plan, Shape, code, meta, uris};
+use upstream::{Connection, Exchange, Incoming, Outbound, Pool, Seat, UpstreamError, Wait};
+use wire::{Change, Era, Frame, Id, Kind, Method, Names, Pieces, Plan, Shape, code, meta};
 
 use crate::{
     arrival::{Listening, Out},
     audit::Outcome,
+    bridge,
     catalog::{Catalog, Reference, View, cursor, uri_prefix},
     error::{CatalogError, Error, Failed, Refused},
+    handshake,
     relay::{self, Progress},
     seal::{Bound, Seal},
-    session::{Session, Sessions, Ticket, Visit},
+    session::{Cancelled, Sessions, Ticket},
     snapshot::Snapshot,
+    visit::Visit,
 };
 
 /// Where a message stands: everything about it that is no part of the decision.
@@ -37,8 +39,18 @@ pub(crate) struct Context {
 pub(crate) struct Lane {
     /// What the client hears before the answer.
     pub(crate) out: mpsc::Sender<Out>,
-    /// The request's place in its session, and the client's cancellation.
-    pub(crate) ticket: Ticket,
+    /// The request's place in its session, and the client's cancellation. A modern request has none: it
+    /// is cancelled by closing its connection.
+    pub(crate) ticket: Option<Ticket>,
+}
+
+impl Lane {
+    async fn cancelled(&mut self) -> Cancelled {
+        match &mut self.ticket {
+            Some(ticket) => ticket.cancelled().await,
+            None => std::future::pending().await,
+        }
+    }
 }
 
 /// What became of a message that was admitted.
@@ -48,7 +60,7 @@ pub(crate) enum Answered {
     /// The session is over.
     Ended,
     /// A stream was opened.
-    Listening(Listening),
+    Listening(Box<Listening>),
     /// The client does not want the answer any more, and gets none (spec U-06).
     GivenUp,
     /// The answer.
@@ -89,8 +101,8 @@ impl Router {
                 self.forward(call, thing, context, lane).await
             }
             (Plan::Relay, _, _) => {
-                if call.method == Method::Cancelled {
-                    relay::cancel(context.visit.session(), &call.frame);
+                if let (Method::Cancelled, Some(session)) = (call.method, context.visit.session()) {
+                    relay::cancel(session, &call.frame);
                 }
                 Ok(Answered::Accepted)
             }
@@ -106,9 +118,12 @@ impl Router {
         let Some(id) = call.frame.id() else { return Ok(Answered::Accepted) };
         let server = &context.view.server;
         let tenant = call.principal.tenant.name();
-        let bound = Bound { tenant, principal: &call.principal.subject, endpoint: server };
+        let owner = seat_key(&call.principal);
+        let bound = Bound { tenant, principal: &owner, endpoint: server };
         let list = context.view.list(kind);
-        context.visit.session().knows(kind, list.version);
+        if let Some(session) = context.visit.session() {
+            session.knows(kind, list.version);
+        }
         let page = match call.frame.param("cursor") {
             None | Some("null") => list.first(),
             Some(_) => {
@@ -121,10 +136,15 @@ impl Router {
         let mut body =
             Pieces::one(Bytes::from(format!("{{\"jsonrpc\":\"2.0\",\"id\":{},\"result\":", id.raw())));
         body.push(page.open);
-        body.push(match next {
-            Some(next) => Bytes::from(format!(",\"nextCursor\":\"{next}\"}}}}")),
-            None => Bytes::from_static(b"}}"),
-        });
+        let mut end = match context.visit.era() {
+            Era::Legacy => String::new(),
+            Era::Modern => bridge::modern_members(context.view.absent.is_empty()),
+        };
+        if let Some(next) = next {
+            end.push_str(&format!(",\"nextCursor\":\"{next}\""));
+        }
+        end.push_str("}}");
+        body.push(Bytes::from(end));
         Ok(Answered::Message { body, outcome: Outcome::Ok, opened: None })
     }
 
@@ -139,14 +159,14 @@ impl Router {
             return Err(CatalogError::Method(call.frame.method_name().into()).into());
         };
         let failed = |why: UpstreamError| Error::from(Box::new(failure(call, thing, why)));
-        let seat = seat(source.config.share, context.visit.session());
+        let seat = seat(source.config.share, &context.visit);
         let upstream = self.pool.seat(&source.spec, seat, context.catalog.processes).map_err(failed)?;
         let connection = tokio::select! {
             connection = upstream.connection() => connection.map_err(failed)?,
-            _ = lane.ticket.cancelled() => return Ok(Answered::GivenUp),
+            _ = lane.cancelled() => return Ok(Answered::GivenUp),
         };
         if call.method == Method::Complete && !connection.facts().has("completions") {
-            return Ok(no_completions(id)); // spec K-05
+            return Ok(bridged(Pieces::one(bridge::no_completions(id, context.visit.era())))); // spec K-05
         }
         let timeouts = &source.config.timeouts;
         let token = meta::progress_token(call.frame.param("_meta"));
@@ -155,13 +175,14 @@ impl Router {
             SendError::Call(error) => error,
             SendError::Upstream(why) => failed(why),
         })?;
-        let progress = token.map(|token| Progress::new(token, context.visit.session().revision));
+        let progress = token.map(|token| Progress::new(token, context.visit.revision()));
         let answer = match converse(exchange, progress, &mut lane).await {
             Some(Ok(answer)) => answer,
             Some(Err(why)) => return Err(failed(why)),
             None => return Ok(Answered::GivenUp),
         };
-        self.receive(call, thing, context, (&answer, id))
+        let era = connection.facts().revision.era();
+        self.receive(call, thing, context, (&answer, id, era))
     }
 
     /// What came back, made fit for the client.
@@ -170,7 +191,7 @@ impl Router {
         call: &Call,
         thing: &Thing,
         context: &Context,
-        (answer, id): (&Frame, &Id),
+        (answer, id, upstream): (&Frame, &Id, Era),
     ) -> Result<Answered, Error> {
         if answer.bytes().len() > self.result_limit {
             let why = UpstreamError::TooLarge { limit: self.result_limit };
@@ -181,33 +202,39 @@ impl Router {
         })?;
         let prefix = uri_prefix(&thing.upstream);
         let rewrite = |uri: &str| format!("{prefix}{uri}");
+        let client = context.visit.era();
         if answer.shape() == Shape::Failure {
-            let body = Pieces::one(relayed_error(answer, id, &rewrite));
+            let body = Pieces::one(bridge::error(answer, id, client, &rewrite));
             return Ok(Answered::Message { body, outcome: Outcome::Error, opened: None });
         }
-        if call.method == Method::Complete
-            && let Some(body) = shortened(answer, id)
-        {
-            return Ok(Answered::Message { body: Pieces::one(body), outcome: Outcome::Ok, opened: None });
-        }
-        let edits = match call.method {
-            Method::ToolsCall => uris::edits(answer, uris::Carrier::CallResult, &rewrite),
-            Method::PromptsGet => uris::edits(answer, uris::Carrier::PromptResult, &rewrite),
-            Method::ResourcesRead => uris::edits(answer, uris::Carrier::ReadResult, &rewrite),
-            _ => Vec::new(),
-        };
+        let body = bridge::result(answer, id, (upstream, client), call.method, &rewrite)
+            .map_err(|why| Error::from(Box::new(failure(call, thing, why))))?;
         let tool_error = call.method == Method::ToolsCall && answer.result_member("isError") == Some("true");
         let outcome = if tool_error { Outcome::ToolError } else { Outcome::Ok };
-        Ok(Answered::Message { body: answer.answer(id, &edits), outcome, opened: None })
+        Ok(Answered::Message { body, outcome, opened: None })
     }
 }
 
+fn bridged(body: Pieces) -> Answered {
+    Answered::Message { body, outcome: Outcome::Ok, opened: None }
+}
+
 /// Whose process serves this session (product rule "Catalog connections").
-fn seat(share: Share, session: &Session) -> Seat {
-    match share {
-        Share::Tenant => Seat::Shared,
-        Share::Principal => Seat::Principal(Arc::clone(&session.principal.subject)),
-        Share::Session => Seat::Session(Arc::clone(&session.id)),
+fn seat(share: Share, visit: &Visit) -> Seat {
+    match (share, visit.session()) {
+        (Share::Tenant, _) => Seat::Shared,
+        (Share::Session, Some(session)) => Seat::Session(Arc::clone(&session.name)),
+        // Where there are no sessions, the principal is the next wider circle.
+        (Share::Principal, _) | (Share::Session, None) => Seat::Principal(seat_key(visit.principal())),
+    }
+}
+
+/// A principal's name within its tenant: two issuers may know the same subject.
+pub(crate) fn seat_key(principal: &Principal) -> Arc<str> {
+    match principal.issuer.is_empty() {
+        true => Arc::clone(&principal.subject),
+        // Neither part may hold a control character, so no two pairs meet.
+        false => format!("{}\u{1f}{}", principal.subject, principal.issuer).into(),
     }
 }
 
@@ -235,7 +262,8 @@ fn send(connection: &Arc<Connection>, call: &Call, thing: &Thing, wait: Wait) ->
     changes.push(Change { key: "_meta", value: None });
     let build = |id: &Id| {
         let token = if wait.progress { id.as_number() } else { None };
-        let value = meta::for_upstream(call.frame.param("_meta"), token).map(Cow::Owned);
+        let value =
+            bridge::request_meta(connection.facts(), call.frame.param("_meta"), token).map(Cow::Owned);
         let mut changes: Vec<Change<'_>> =
             changes.iter().map(|change| Change { key: change.key, value: change.value.clone() }).collect();
         if let Some(slot) = changes.get_mut(context) {
@@ -243,7 +271,15 @@ fn send(connection: &Arc<Connection>, call: &Call, thing: &Thing, wait: Wait) ->
         }
         call.frame.forward(Some(id), &changes)
     };
-    connection.send(&build, wait).map_err(SendError::Upstream)
+    let mirrored = wire::mirror::mirrored(&thing.mirrors, call.frame.param("arguments"));
+    let named = call.method.row().names != Names::Reference;
+    let outbound = Outbound {
+        method: call.method,
+        name: named.then_some(&*thing.native),
+        mirrored: &mirrored,
+        build: &build,
+    };
+    connection.send_outbound(&outbound, wait).map_err(SendError::Upstream)
 }
 
 /// Waits for the answer, relaying progress. None when the client gave the request up.
@@ -265,7 +301,7 @@ async fn converse(
                     }
                 }
             },
-            cancelled = lane.ticket.cancelled() => {
+            cancelled = lane.cancelled() => {
                 exchange.cancel(cancelled.reason.as_deref());
                 return None;
             }
@@ -280,94 +316,23 @@ fn failure(call: &Call, thing: &Thing, why: UpstreamError) -> Failed {
 /// What the gateway answers by itself.
 fn answer_here(call: &Call, context: &Context, sessions: &Sessions) -> Answered {
     let Some(id) = call.frame.id() else { return Answered::Accepted };
+    let view = &context.view;
     let (body, opened) = match (&context.visit, call.method) {
         (Visit::Opening(session), Method::Initialize) => {
-            session.promise(context.view.promised.clone());
+            session.promise(view.promised.clone());
             for kind in Kind::ALL {
-                session.knows(kind, context.view.list(kind).version);
+                session.knows(kind, view.list(kind).version);
             }
             sessions.open(session);
-            (code::success(id, &introduction(session, &context.view)), Some(Arc::clone(&session.id)))
+            let introduction = handshake::introduction(session.revision, view);
+            (code::success(id, &introduction), Some(Arc::clone(&session.id)))
         }
-        (Visit::Opening(_) | Visit::Within(_), _) => (code::success(id, "{}"), None),
+        (Visit::Alone(_), Method::Discover) => (code::success(id, &handshake::discovery(view)), None),
+        (Visit::Opening(_) | Visit::Within(_) | Visit::Alone(_), _) => {
+            (code::success(id, bridge::empty_result(context.visit.era())), None)
+        }
     };
     Answered::Message { body: Pieces::one(body), outcome: Outcome::Ok, opened }
-}
-
-/// The result of `initialize`: the gateway itself, and what the endpoint has (spec B-23).
-fn introduction(session: &Session, view: &View) -> String {
-    let version = env!("CARGO_PKG_VERSION");
-    let mut result = format!(
-        "{{\"protocolVersion\":\"{}\",\"capabilities\":{},\
-         \"serverInfo\":{{\"name\":\"portcullis\",\"title\":\"Portcullis\",\"version\":\"{version}\"}}",
-        session.revision.text(),
-        view.capabilities,
-    );
-    if let Some(instructions) = &view.instructions {
-        result.push_str(",\"instructions\":");
-        result.push_str(&code::quote(instructions));
-    }
-    result.push('}');
-    result
-}
-
-fn no_completions(id: &Id) -> Answered {
-    let body = code::success(id, "{\"completion\":{\"values\":[],\"hasMore\":false}}");
-    Answered::Message { body: Pieces::one(body), outcome: Outcome::Ok, opened: None }
-}
-
-/// A completion with more values than there may be, cut (spec K-03); none when it has not too many.
-fn shortened(answer: &Frame, id: &Id) -> Option<Bytes> {
-    const MOST: usize = 100;
-    #[derive(serde::Deserialize)]
-    struct Completion<'a> {
-        #[serde(borrow)]
-        values: Vec<&'a RawValue>,
-        #[serde(borrow, default)]
-        total: Option<&'a RawValue>,
-    }
-    let said: Completion<'_> = serde_json::from_str(answer.result_member("completion")?).ok()?;
-    let kept = said.values.get(..MOST)?;
-    if kept.len() == said.values.len() {
-        return None;
-    }
-    let values: Vec<&str> = kept.iter().map(|value| value.get()).collect();
-    let total = said.total.map(|total| format!(",\"total\":{}", total.get())).unwrap_or_default();
-    let values = values.join(",");
-    let result = format!("{{\"completion\":{{\"values\":[{values}]{total},\"hasMore\":true}}}}");
-    Some(code::success(id, &result))
-}
-
-/// An upstream's JSON-RPC error, as far as it concerns the client. Its text is a stranger's: cut, and free
-/// of control characters (spec Z-05). Codes that speak about our own hop never pass (spec X-04).
-fn relayed_error(answer: &Frame, id: &Id, rewrite: &dyn Fn(&str) -> String) -> Bytes {
-    const LONGEST: usize = 2048;
-    let said = answer.error_member("code").and_then(|raw| raw.parse::<i64>().ok());
-    let code = match said {
-        Some(code) if !(-32099..=-32020).contains(&code) => code,
-        Some(_) | None => code::INTERNAL_ERROR,
-    };
-    let message = answer
-        .error_member("message")
-        .and_then(|raw| serde_json::from_str::<String>(raw).ok())
-        .unwrap_or_else(|| "the upstream reported an error".to_owned());
-    let message: String = message.chars().filter(|c| !c.is_control() || *c == '\n').take(LONGEST).collect();
-    let data = answer.error_member("data").filter(|data| data.len() <= 4 * LONGEST);
-    match data.and_then(|data| named_uri(data).map(|uri| rewrite(&uri))) {
-        Some(uri) => {
-            code::failure(Some(id), code, &message, Some(&format!("{{\"uri\":{}}}", code::quote(&uri))))
-        }
-        None => code::failure(Some(id), code, &message, data),
-    }
-}
-
-/// `data.uri` of "resource not found", which must be the URI the client knows (spec R-03, R-05).
-fn named_uri(data: &str) -> Option<String> {
-    #[derive(serde::Deserialize)]
-    struct Named {
-        uri: String,
-    }
-    serde_json::from_str::<Named>(data).ok().map(|named| named.uri)
 }
 
 /// What kind of thing a call is about, for words and codes.

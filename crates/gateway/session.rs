@@ -11,7 +11,7 @@ use std::{
     future::Future,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::{Duration, Instant},
 };
@@ -19,9 +19,9 @@ use std::{
 use admission::Principal;
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
-use wire::{Capability, Id, Kind, Pieces, Revision, code};
+use wire::{Capability, Id, Kind, Method, Pieces, Revision, code};
 
-pub(crate) use registry::{SessionLimits, Sessions, Visit, short};
+pub(crate) use registry::{SessionLimits, Sessions};
 pub(crate) use stream::Listener;
 
 use crate::{
@@ -29,8 +29,11 @@ use crate::{
     error::SessionError,
 };
 
-/// GET streams a session may have open at once; messages go to the oldest (spec H-20).
+/// GET streams a session may have open at once.
 const STREAMS_PER_SESSION: usize = 4;
+
+/// A session that was opened and not used ends after this long.
+const UNUSED: Duration = Duration::from_secs(60);
 
 /// One conversation with one client.
 ///
@@ -39,6 +42,8 @@ const STREAMS_PER_SESSION: usize = 4;
 pub(crate) struct Session {
     /// What `Mcp-Session-Id` says. Secret enough to be kept out of records.
     pub(crate) id: Arc<str>,
+    /// What it is called among ourselves, in logs too: unique, and no way back to the id.
+    pub(crate) name: Arc<str>,
     /// Whose conversation it is.
     pub(crate) principal: Arc<Principal>,
     /// The virtual server it was opened at.
@@ -50,6 +55,8 @@ pub(crate) struct Session {
     /// For each kind of list, the version this client knows: served last, or told of last.
     known: [AtomicU64; 4],
     opened: Instant,
+    /// Whether anything came after `initialize`.
+    used: AtomicBool,
     /// Milliseconds after `opened` of the last sign of life.
     seen: AtomicU64,
     running: Mutex<HashMap<Id, Option<oneshot::Sender<Cancelled>>>>,
@@ -64,6 +71,21 @@ pub(crate) struct Cancelled {
     pub(crate) reason: Option<String>,
 }
 
+/// Runs a modern request: closing its connection is its cancellation (spec H-25), and dropping what the
+/// connection holds is how we notice.
+pub(crate) fn run_alone<F>(tracker: &TaskTracker, work: impl FnOnce(mpsc::Sender<Out>) -> F) -> Running
+where
+    F: Future<Output = ()> + Send + 'static,
+{
+    let dropped = CancellationToken::new();
+    let (sender, running) = Running::tied(dropped.clone().drop_guard());
+    let work = work(sender);
+    tracker.spawn(async move {
+        let _ = dropped.run_until_cancelled(work).await;
+    });
+    running
+}
+
 /// A request's place among those that run; gives the place back when dropped.
 #[derive(Debug)]
 pub(crate) struct Ticket {
@@ -75,6 +97,7 @@ pub(crate) struct Ticket {
 impl Session {
     fn new(id: Arc<str>, principal: Arc<Principal>, server: Arc<str>, revision: Revision) -> Session {
         Session {
+            name: registry::digest(&id).into(),
             id,
             principal,
             server,
@@ -82,6 +105,7 @@ impl Session {
             promised: std::sync::OnceLock::new(),
             known: Default::default(),
             opened: Instant::now(),
+            used: AtomicBool::new(false),
             seen: AtomicU64::new(0),
             running: Mutex::default(),
             streams: Mutex::default(),
@@ -117,17 +141,14 @@ impl Session {
     /// Tells the client which lists are no longer those it knows: one notification a kind of change, none
     /// when nothing it could see has changed (spec T-12). Without a stream it is told when it opens one.
     pub(crate) fn announce(&self, version: impl Fn(Kind) -> u64) {
-        if !self.has_stream() {
-            return;
-        }
-        let mut told = Vec::new();
-        for kind in Kind::ALL {
-            let now = version(kind);
-            let before = self.known_of(kind).swap(now, Ordering::Relaxed);
-            let notification = kind.changed();
-            if before != now && !told.contains(&notification) {
-                told.push(notification);
-                self.tell(Pieces::one(code::notification(notification.name())));
+        for changed in [Method::ToolsChanged, Method::PromptsChanged, Method::ResourcesChanged] {
+            let concerned: Vec<Kind> =
+                Kind::ALL.into_iter().filter(|kind| kind.changed() == changed).collect();
+            let differs = |kind: &Kind| self.known_of(*kind).load(Ordering::Relaxed) != version(*kind);
+            if concerned.iter().any(differs) && self.tell(&Pieces::one(code::notification(changed.name()))) {
+                for kind in concerned {
+                    self.knows(kind, version(kind));
+                }
             }
         }
     }
@@ -197,18 +218,17 @@ impl Session {
         Ok(Listener::new(Arc::clone(self), receiver))
     }
 
-    /// Puts a message on exactly one stream (spec H-20). Without a stream, or when the client does not
-    /// read, it is dropped: what is said here (a list changed) is said again by the next change.
-    pub(crate) fn tell(&self, message: Pieces) {
+    /// Puts a message on exactly one stream (spec H-20): the newest, since a client that lost a stream
+    /// without our noticing has opened another. Says whether one took it.
+    fn tell(&self, message: &Pieces) -> bool {
         let mut streams = lock(&self.streams);
         streams.retain(|stream| !stream.is_closed());
-        if let Some(stream) = streams.first() {
-            let _ = stream.try_send(message);
-        }
+        streams.iter().rev().any(|stream| stream.try_send(message.clone()).is_ok())
     }
 
     /// A sign of life.
     pub(crate) fn touch(&self) {
+        self.used.store(true, Ordering::Relaxed);
         let now = u64::try_from(self.opened.elapsed().as_millis()).unwrap_or(u64::MAX);
         self.seen.store(now, Ordering::Relaxed);
     }
@@ -219,9 +239,19 @@ impl Session {
         if age >= limits.absolute {
             return true;
         }
-        let seen = Duration::from_millis(self.seen.load(Ordering::Relaxed));
-        let silent = age.saturating_sub(seen) >= limits.idle;
-        silent && self.running() == 0 && !self.has_stream()
+        // Nobody came back after the handshake: most such clients never will.
+        let idle = if self.used.load(Ordering::Relaxed) { limits.idle } else { limits.idle.min(UNUSED) };
+        self.silence() >= idle && !self.is_busy()
+    }
+
+    /// How long nothing was heard.
+    fn silence(&self) -> Duration {
+        self.opened.elapsed().saturating_sub(Duration::from_millis(self.seen.load(Ordering::Relaxed)))
+    }
+
+    /// Something runs or is open.
+    fn is_busy(&self) -> bool {
+        self.running() > 0 || self.has_stream()
     }
 
     fn has_stream(&self) -> bool {

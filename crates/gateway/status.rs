@@ -15,7 +15,8 @@ impl Gateway {
             "version": env!("CARGO_PKG_VERSION"),
             "state": if self.sessions.is_draining() { "draining" } else { "ready" },
             "uptime_seconds": self.started.elapsed().as_secs(),
-            "identity": "anonymous",
+            "identity": if self.snapshot.load().authn.is_anonymous() { "anonymous" } else { "required" },
+            "issuers_without_keys": self.snapshot.load().authn.keyless_issuers(),
             "sessions": self.sessions.len(),
             "tenants": tenants,
         })

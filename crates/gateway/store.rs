@@ -1,4 +1,4 @@
-//! The few things that outlive a restart: sealing keys, and what is known about upstreams.
+//! The few things that outlive a restart: keys, credentials, and what is known about upstreams.
 
 use std::{
     fs::File,
@@ -17,6 +17,7 @@ use upstream::EraFound;
 pub(crate) use crate::seal::SealKey;
 pub(crate) use eras::Eras;
 
+mod credentials;
 mod directory;
 mod eras;
 
@@ -71,6 +72,9 @@ pub enum StoreError {
         "a sealing key in the store is damaged; restore `{FILE}` from a backup, or remove it to begin anew"
     )]
     DamagedKey,
+    /// A credential or a revocation in the database is none of ours.
+    #[error("a credential in the store is damaged; restore `{FILE}` from a backup")]
+    DamagedRow,
 }
 
 /// The store of one gateway. No other process opens the same `state_dir` while this exists.
@@ -174,14 +178,13 @@ impl Store {
 
 /// The schema's history. A released file is never edited: its checksum is in every database.
 fn migrations() -> Migrator {
-    let first = include_str!("migrations/0001_first.sql");
-    Migrator::with_migrations(vec![Migration::new(
-        1,
-        "first".into(),
-        MigrationType::Simple,
-        first.into_sql_str(),
-        false,
-    )])
+    let migration = |version, name: &'static str, sql: &'static str| {
+        Migration::new(version, name.into(), MigrationType::Simple, sql.into_sql_str(), false)
+    };
+    Migrator::with_migrations(vec![
+        migration(1, "first", include_str!("migrations/0001_first.sql")),
+        migration(2, "identity", include_str!("migrations/0002_identity.sql")),
+    ])
 }
 
 #[cfg(test)]

@@ -155,10 +155,10 @@ impl Metrics {
         }
     }
 
-    /// A process of an upstream was started again.
-    pub(crate) fn upstream_restarted(&self, tenant: &str, upstream: &str) {
+    /// The total of restarts that an upstream's seats counted so far. Called before `render`.
+    pub(crate) fn upstream_restarted(&self, tenant: &str, upstream: &str, total: u64) {
         if let Ok(counter) = self.upstream_restarts.get_metric_with_label_values(&[tenant, upstream]) {
-            counter.inc();
+            raise(&counter, total);
         }
     }
 

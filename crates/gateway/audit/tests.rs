@@ -149,7 +149,7 @@ fn head() -> Head {
         endpoint: Endpoint::default(),
         session: Some("session-canary".into()),
         revision: None,
-        authorization: Vec::new(),
+        authorization: Default::default(),
         mirror: Default::default(),
         accepts_json: true,
         accepts_events: true,
@@ -176,6 +176,7 @@ fn thing() -> Target {
         native: "read".into(),
         digest: Some(Digest([7; 32])),
         standing: Standing::Offered,
+        mirrors: Arc::default(),
     }))
 }
 

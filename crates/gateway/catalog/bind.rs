@@ -7,14 +7,17 @@ use serde::Deserialize;
 use wire::{Form, Frame, Method, Names, Plan, Shape, Side};
 
 use super::View;
-use crate::{error::CatalogError, session::Session};
+use crate::{error::CatalogError, visit::Visit};
+
+/// The largest list of things to listen to, in bytes.
+const LISTEN_BYTES: usize = 64 * 1024;
 
 /// The method of a message and what it is about. Hidden and missing names are bound all the same: the
 /// checks deny them, at one place.
 ///
 /// # Errors
 /// When the method does not exist here, or the parameter that names the target cannot be read.
-pub(crate) fn bind(session: &Session, view: &View, frame: &Frame) -> Result<(Method, Target), CatalogError> {
+pub(crate) fn bind(visit: &Visit, view: &View, frame: &Frame) -> Result<(Method, Target), CatalogError> {
     let unknown = || CatalogError::Method(frame.method_name().chars().take(64).collect());
     let method = frame.method().ok_or_else(unknown)?;
     let row = method.row();
@@ -23,9 +26,13 @@ pub(crate) fn bind(session: &Session, view: &View, frame: &Frame) -> Result<(Met
         Shape::Notification => Form::Notification,
         Shape::Result | Shape::Failure => return Err(unknown()),
     };
+    // What nobody could carry is said before whether it is carried at all.
+    if row.plan == Plan::Listen && frame.params().is_some_and(|params| params.len() > LISTEN_BYTES) {
+        return Err(CatalogError::Parameter("notifications"));
+    }
     let ours = matches!(row.side, Side::Client | Side::Both) && row.form == sent_as;
-    let promised = row.capability.is_none_or(|capability| session.promises(capability));
-    if !ours || !row.exists_in(session.revision) || !promised {
+    let promised = row.capability.is_none_or(|capability| visit.promises(capability, view));
+    if !ours || !row.exists_in(visit.revision()) || !promised {
         return Err(unknown());
     }
     let target = match (row.plan, row.names) {

@@ -94,8 +94,12 @@ fn list(
     let mut digests = Vec::new();
     for (id, stock) in selected {
         for (position, shown) in stock.shelf(kind).iter().enumerate() {
+            let admitted = match kind {
+                Kind::Tools | Kind::Prompts => filter.admits(&shown.native),
+                Kind::Resources | Kind::Templates => admits_uri(filter, &shown.native),
+            };
             let standing = match shown.standing {
-                Standing::Offered if !filter.admits(&shown.native) => Standing::Filtered,
+                Standing::Offered if !admitted => Standing::Filtered,
                 other => other,
             };
             tables.insert(kind, id, shown, standing);
@@ -147,6 +151,7 @@ impl Tables {
             native: shown.native.clone(),
             digest: Some(shown.digest),
             standing,
+            mirrors: Arc::clone(&shown.mirrors),
         };
         // Ambiguous names are on the shelf as excluded, all of them; whichever stands here says no.
         table.insert(shown.exposed.clone(), Arc::new(thing));
@@ -157,9 +162,14 @@ impl Tables {
 pub(super) fn uri_standing(native: &str, filters: &[Filter; 2]) -> Standing {
     match names::uri_flaw(native) {
         Some(why) => Standing::Excluded(why),
-        None if filters.iter().all(|filter| filter.admits(native)) => Standing::Offered,
+        None if filters.iter().all(|filter| admits_uri(filter, native)) => Standing::Offered,
         None => Standing::Filtered,
     }
+}
+
+/// A URI passes a filter as it is written and as it reads when decoded: one thing has many spellings.
+pub(super) fn admits_uri(filter: &Filter, native: &str) -> bool {
+    filter.admits(native) && (filter.is_open() || filter.admits(&names::percent_decoded(native)))
 }
 
 fn filter_of(server: &config::VirtualServer, kind: Kind) -> &Filter {
@@ -170,7 +180,8 @@ fn filter_of(server: &config::VirtualServer, kind: Kind) -> &Filter {
     }
 }
 
-/// Each upstream's instructions under its id, so that a model knows which tools they speak of.
+/// Each upstream's instructions under its id, so that a model knows which tools they speak of. Lines are
+/// indented: no upstream writes a heading in another's name.
 fn instructions(selected: &[(&Arc<str>, &Stock)]) -> Option<String> {
     let mut merged = String::new();
     for (id, text) in selected.iter().filter_map(|(id, stock)| Some((id, stock.instructions.as_deref()?))) {
@@ -180,7 +191,11 @@ fn instructions(selected: &[(&Arc<str>, &Stock)]) -> Option<String> {
         if !merged.is_empty() {
             merged.push_str("\n\n");
         }
-        merged.push_str(&format!("# {id}\n{text}"));
+        merged.push_str(&format!("# {id}"));
+        for line in text.lines() {
+            merged.push_str("\n  ");
+            merged.extend(line.chars().filter(|c| !c.is_control()));
+        }
     }
     (!merged.is_empty()).then_some(merged)
 }

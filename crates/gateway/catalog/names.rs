@@ -3,7 +3,7 @@
 //! Total by construction: an id never contains `__`, so the first `__` of an exposed name ends the id.
 //! Look-up goes by table all the same (spec T-02).
 
-use std::{collections::HashMap, sync::Arc};
+use std::{borrow::Cow, collections::HashMap, sync::Arc};
 
 use sha2::{Digest as _, Sha256};
 use unicode_security::MixedScript as _;
@@ -60,7 +60,7 @@ pub(crate) fn flaw(native: &str, own: &str, ids: &[Arc<str>]) -> Option<&'static
     if native.chars().any(char::is_control) {
         return Some("control character in the name");
     }
-    if native.split(['/', '\\']).any(|segment| segment == "..") {
+    if has_parent_segment(native) {
         return Some("`..` path segment in the name");
     }
     if !native.is_ascii() && !native.is_single_script() {
@@ -71,7 +71,7 @@ pub(crate) fn flaw(native: &str, own: &str, ids: &[Arc<str>]) -> Option<&'static
     claims_another.then_some("name begins with another upstream's id")
 }
 
-/// Why a native resource URI is not shown.
+/// Why a native resource URI is not shown, and not read either.
 pub(crate) fn uri_flaw(native: &str) -> Option<&'static str> {
     if native.is_empty() {
         return Some("empty URI");
@@ -80,7 +80,20 @@ pub(crate) fn uri_flaw(native: &str) -> Option<&'static str> {
         return Some("control character in the URI");
     }
     let path = native.split(['?', '#']).next().unwrap_or(native);
-    path.split(['/', '\\']).any(|segment| segment == "..").then_some("`..` path segment in the URI")
+    has_parent_segment(path).then_some("`..` path segment in the URI")
+}
+
+/// A `..` segment as some server may read it: also percent-encoded, once or twice (security row 52).
+fn has_parent_segment(path: &str) -> bool {
+    let decoded = percent_decoded(path);
+    let twice = percent_decoded(&decoded);
+    [path, &*decoded, &*twice].into_iter().any(|text| text.split(['/', '\\']).any(|segment| segment == ".."))
+}
+
+/// The URI with everything decoded that is encoded. What a filter denies must not be readable by spelling
+/// it otherwise.
+pub(crate) fn percent_decoded(text: &str) -> Cow<'_, str> {
+    percent_encoding::percent_decode_str(text).decode_utf8_lossy()
 }
 
 /// Positions whose name occurs twice, exactly or but for letter case: nobody can tell such twins apart.
@@ -164,7 +177,17 @@ mod tests {
             assert_eq!(flaw(native, "alpha", &ids), expected, "{native}");
         }
         assert!(flaw(&"x".repeat(257), "alpha", &ids).is_some());
-        assert_eq!(uri_flaw("file:///a/../etc/passwd"), Some("`..` path segment in the URI"));
+        for uri in [
+            "file:///a/../etc/passwd",
+            "file:///a/%2e%2e/etc",
+            "file:///a/.%2E/etc",
+            "file:///a%2f..%2fetc",
+            "file:///a%5C..%5Cetc",
+            "file:///a/%252e%252e/etc",
+        ] {
+            assert_eq!(uri_flaw(uri), Some("`..` path segment in the URI"), "{uri}");
+        }
+        assert_eq!(flaw("%2e%2e/x", "alpha", &ids), Some("`..` path segment in the name"));
         assert_eq!(uri_flaw("file:///a?x=../b"), None);
     }
 

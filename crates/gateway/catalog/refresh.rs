@@ -11,13 +11,17 @@ use std::{
     time::Duration,
 };
 
-use tokio::sync::{Notify, mpsc};
+use tokio::{
+    sync::{Notify, mpsc},
+    task::JoinSet,
+    time::Instant,
+};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use upstream::{Connection, Notice, Seat, What};
 use wire::Kind;
 
 use super::{Catalog, News, Source, shelf::Shown};
-use crate::{gateway::Gateway, session::Session};
+use crate::{bridge, gateway::Gateway, session::Session};
 
 /// Notifications that come closer together than this are read about once.
 const SETTLE: Duration = Duration::from_millis(150);
@@ -70,6 +74,9 @@ impl Refresh {
             }
             refresh.spawn(announce(Arc::clone(gateway), Arc::clone(&catalog)));
         }
+        for watch in gateway.snapshot.load().authn.watches() {
+            refresh.spawn(watch);
+        }
         refresh.spawn(sort(Arc::clone(gateway), inboxes, notices));
         refresh.spawn(release(Arc::clone(gateway), ended));
         refresh.spawn(sweep(Arc::clone(gateway)));
@@ -92,8 +99,39 @@ impl Refresh {
     }
 }
 
+/// Questions of one upstream that are put on record in one window; the rest are refused and counted, so that
+/// nobody fills the disk by asking.
+const QUESTIONS: u32 = 60;
+const WINDOW: Duration = Duration::from_secs(60);
+
+/// How many questions an upstream has asked in this window.
+#[derive(Default)]
+struct Questions {
+    since: Option<Instant>,
+    asked: u32,
+}
+
+impl Questions {
+    /// Counts one, and says whether it is put on record.
+    fn take(&mut self) -> bool {
+        let now = Instant::now();
+        if self.since.is_none_or(|since| now.duration_since(since) >= WINDOW) {
+            if self.asked > QUESTIONS {
+                tracing::warn!(
+                    unrecorded = self.asked - QUESTIONS,
+                    "an upstream asked more than is recorded"
+                );
+            }
+            *self = Questions { since: Some(now), asked: 0 };
+        }
+        self.asked = self.asked.saturating_add(1);
+        self.asked <= QUESTIONS
+    }
+}
+
 /// Puts each notice where it belongs.
 async fn sort(gateway: Arc<Gateway>, inboxes: Inboxes, mut notices: mpsc::Receiver<Notice>) {
+    let mut questions: HashMap<(Arc<str>, Arc<str>), Questions> = HashMap::new();
     while let Some(Notice { spec, seat, what }) = notices.recv().await {
         // Lists are fed by the shared connection alone (product rule "Catalog connections").
         let inbox = match &seat {
@@ -102,7 +140,9 @@ async fn sort(gateway: Arc<Gateway>, inboxes: Inboxes, mut notices: mpsc::Receiv
         };
         match (what, inbox) {
             (What::Request(connection, question), _) => {
-                gateway.ask_back(&spec, &seat, &connection, &question).await;
+                let key = (Arc::clone(&spec.tenant), Arc::clone(&spec.id));
+                let recorded = questions.entry(key).or_default().take();
+                gateway.ask_back((&spec, &seat), &connection, &question, recorded).await;
             }
             (What::Up(connection), Some(inbox)) => {
                 inbox.ring(|pending| {
@@ -143,8 +183,8 @@ struct Reader {
     id: Arc<str>,
     inbox: Arc<Inbox>,
     connection: Option<Arc<Connection>>,
-    /// It was up before: the next time is a restart.
-    was_up: bool,
+    /// Lists that could not be read, when to try again, and how often that was done.
+    retry: Option<(HashSet<Kind>, Instant, u32)>,
     /// Remarks that were logged; each is logged once.
     told: HashSet<String>,
 }
@@ -157,100 +197,114 @@ impl Reader {
             id: Arc::clone(id),
             inbox,
             connection: None,
-            was_up: false,
+            retry: None,
             told: HashSet::new(),
         }
     }
 
     async fn run(mut self) {
         loop {
-            self.inbox.rang.notified().await;
-            let Pending { up, down, changed } = self.inbox.take();
-            let tenant = self.catalog.tenant.name();
-            if let Some(why) = down {
-                tracing::warn!(tenant = %tenant, upstream = %self.id, why, "upstream is down");
-                self.connection = None;
-                self.gateway.metrics.upstream_up(tenant, &self.id, false);
-                self.catalog.learn(&self.id, News::Gone);
-            }
-            if let Some(connection) = up {
-                self.gateway.metrics.upstream_up(tenant, &self.id, true);
-                if std::mem::replace(&mut self.was_up, true) {
-                    self.gateway.metrics.upstream_restarted(tenant, &self.id);
+            let due = self.retry.as_ref().map(|(_, due, _)| *due);
+            tokio::select! {
+                () = self.inbox.rang.notified() => self.look().await,
+                () = tokio::time::sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => {
+                    if let Some((kinds, _, tries)) = self.retry.take() {
+                        self.read(kinds, tries).await;
+                    }
                 }
-                let facts = connection.facts();
-                self.catalog.learn(
-                    &self.id,
-                    News::Connected {
-                        capabilities: facts.capabilities.clone(),
-                        instructions: facts.instructions.clone(),
-                    },
-                );
-                self.connection = Some(connection);
-                self.gateway.save_eras().await;
-                self.read(Kind::ALL.into_iter().collect()).await;
-            } else if !changed.is_empty() {
-                tokio::time::sleep(SETTLE).await;
-                let mut kinds = changed;
-                kinds.extend(std::mem::take(
-                    &mut self.inbox.pending.lock().unwrap_or_else(PoisonError::into_inner).changed,
-                ));
-                self.read(kinds).await;
-                tokio::time::sleep(BETWEEN_READINGS).await;
             }
         }
     }
 
-    /// Reads these kinds, again after a pause those that failed.
-    async fn read(&mut self, mut kinds: HashSet<Kind>) {
+    /// Acts on what happened since the last look.
+    async fn look(&mut self) {
+        let Pending { up, down, changed } = self.inbox.take();
+        let tenant = self.catalog.tenant.name();
+        if let Some(why) = down {
+            tracing::warn!(tenant = %tenant, upstream = %self.id, why, "upstream is down");
+            self.connection = None;
+            self.retry = None;
+            self.gateway.metrics.upstream_up(tenant, &self.id, false);
+            self.catalog.learn(&self.id, News::Gone);
+        }
+        if let Some(connection) = up {
+            self.gateway.metrics.upstream_up(tenant, &self.id, true);
+            let facts = connection.facts();
+            let (capabilities, instructions) = (facts.capabilities.clone(), facts.instructions.clone());
+            self.catalog.learn(&self.id, News::Connected { capabilities, instructions });
+            self.connection = Some(connection);
+            self.gateway.save_eras().await;
+            self.read(Kind::ALL.into_iter().collect(), 0).await;
+        } else if !changed.is_empty() {
+            tokio::time::sleep(SETTLE).await;
+            let mut kinds = changed;
+            let more = std::mem::take(
+                &mut self.inbox.pending.lock().unwrap_or_else(PoisonError::into_inner).changed,
+            );
+            kinds.extend(more);
+            self.read(kinds, 0).await;
+            tokio::time::sleep(BETWEEN_READINGS).await;
+        }
+    }
+
+    /// Reads these kinds. Those that failed are read again after a pause, which keeps nothing else waiting.
+    async fn read(&mut self, mut kinds: HashSet<Kind>, tries: u32) {
         let Some(connection) = self.connection.clone() else { return };
         let Some(source) = self.catalog.sources.get(&self.id) else { return };
-        for attempt in 0..=RETRIES {
-            let mut shelves: [Option<Vec<Shown>>; 4] = Default::default();
-            let mut remarks = Vec::new();
-            for (kind, shelf) in Kind::ALL.into_iter().zip(&mut shelves) {
-                if !kinds.contains(&kind) {
-                    continue;
-                }
-                match read_list(&connection, source, kind, &mut remarks).await {
-                    Ok(items) => {
-                        *shelf = Some(self.catalog.shelve(source, kind, &items, &mut remarks));
-                        kinds.remove(&kind);
-                    }
-                    Err(why) => remarks.push(format!("{} could not be read: {why}", kind.member())),
-                }
+        let era = connection.facts().revision.era();
+        let mut shelves: [Option<Vec<Shown>>; 4] = Default::default();
+        let mut remarks = Remarks::default();
+        for (kind, shelf) in Kind::ALL.into_iter().zip(&mut shelves) {
+            if !kinds.contains(&kind) {
+                continue;
             }
-            note_idle_filters(source, &shelves, &mut remarks);
-            for remark in &remarks {
-                if self.told.len() < 1000 && self.told.insert(remark.clone()) {
-                    tracing::warn!(tenant = %self.catalog.tenant, upstream = %self.id, "{remark}");
+            match read_list(&connection, source, kind, &mut remarks).await {
+                Ok(items) => {
+                    *shelf = Some(self.catalog.shelve(source, (kind, era), &items, &mut remarks));
+                    kinds.remove(&kind);
                 }
+                Err(why) => remarks.push(|| format!("{} could not be read: {why}", kind.member())),
             }
-            self.catalog.learn(&self.id, News::Listed { shelves, remarks });
-            if kinds.is_empty() || attempt == RETRIES || !connection.is_open() {
-                return;
-            }
-            tokio::time::sleep(RETRY).await;
         }
+        note_idle_filters(source, &shelves, &mut remarks);
+        let remarks = remarks.finish();
+        for remark in &remarks {
+            if self.told.len() < 1000 && self.told.insert(remark.clone()) {
+                tracing::warn!(tenant = %self.catalog.tenant, upstream = %self.id, "{remark}");
+            }
+        }
+        self.catalog.learn(&self.id, News::Listed { shelves, remarks });
+        let again = !kinds.is_empty() && tries < RETRIES && connection.is_open();
+        self.retry = again.then(|| (kinds, Instant::now() + RETRY, tries + 1));
     }
 }
 
-/// All items of one list, page by page. A server that repeats a cursor or never ends is cut short, and
-/// what it said until then counts (spec U-04).
+/// Items of the kinds that have no bound of their own.
+const MOST_ITEMS: usize = 10_000;
+/// Pages of one list.
+const MOST_PAGES: usize = 1_000;
+/// Bytes of one list in all, and of one item.
+const LIST_BYTES: usize = 16 * 1024 * 1024;
+const ITEM_BYTES: usize = 512 * 1024;
+/// The longest cursor that is sent back, in bytes.
+const CURSOR_BYTES: usize = 8 * 1024;
+/// Remarks that are kept of one reading.
+const MOST_REMARKS: usize = 100;
+
+/// All items of one list, page by page. A server that repeats a cursor, never ends or says too much is cut
+/// short, and what it said until then counts (spec U-04).
 async fn read_list(
     connection: &Arc<Connection>,
     source: &Source,
     kind: Kind,
-    remarks: &mut Vec<String>,
+    remarks: &mut Remarks,
 ) -> Result<Vec<wire::Item>, String> {
-    /// Items of the other kinds; tools have a bound of their own.
-    const MOST_ITEMS: usize = 10_000;
-    const MOST_PAGES: usize = 1_000;
     if !connection.facts().has(capability(kind)) {
         return Ok(Vec::new());
     }
     let most = if kind == Kind::Tools { source.config.max_tools } else { MOST_ITEMS };
-    let mut items = Vec::new();
+    let member = kind.member();
+    let (mut items, mut bytes, mut seen) = (Vec::new(), 0, 0);
     let mut cursors = HashSet::new();
     let mut cursor: Option<Box<str>> = None;
     for _ in 0..MOST_PAGES {
@@ -258,31 +312,67 @@ async fn read_list(
             Some(page) => page,
             None => return Ok(items),
         };
+        seen += page.items.len() + page.broken.len();
         for broken in page.broken {
-            let name = broken.key.as_deref().unwrap_or("without a name");
-            let name: String = name.chars().take(80).flat_map(char::escape_debug).collect();
-            remarks.push(format!(
-                "{} `{name}` (number {}) is left out: {}",
-                kind.member(),
-                broken.position + 1,
-                broken.why
-            ));
+            let name = printable(broken.key.as_deref().unwrap_or("without a name"));
+            let number = broken.position + 1;
+            remarks.push(|| format!("{member} `{name}` (number {number}) is left out: {}", broken.why));
         }
-        items.extend(page.items);
-        if items.len() > most {
-            remarks.push(format!("more than {most} {}: the rest is left out", kind.member()));
+        for item in page.items {
+            if item.raw().len() > ITEM_BYTES {
+                let name = printable(item.key());
+                remarks.push(|| format!("{member} `{name}` is left out: more than {ITEM_BYTES} bytes"));
+                continue;
+            }
+            bytes += item.raw().len();
+            items.push(item);
+        }
+        if seen > most || bytes > LIST_BYTES {
+            remarks.push(|| {
+                format!("more than {most} {member}, or {LIST_BYTES} bytes of them: the rest is left out")
+            });
             items.truncate(most);
             return Ok(items);
         }
         let Some(next) = page.next else { return Ok(items) };
-        if !cursors.insert(next.clone()) {
-            remarks.push(format!("{}: the same cursor came twice, the list ends there", kind.member()));
+        if next.len() > CURSOR_BYTES || !cursors.insert(next.clone()) {
+            remarks.push(|| format!("{member}: a cursor came twice or is too long, the list ends there"));
             return Ok(items);
         }
         cursor = Some(next);
     }
-    remarks.push(format!("{}: more than {MOST_PAGES} pages, the list ends there", kind.member()));
+    remarks.push(|| format!("{member}: more than {MOST_PAGES} pages, the list ends there"));
     Ok(items)
+}
+
+/// What the operator should know of one reading, within bounds.
+#[derive(Default)]
+pub(super) struct Remarks {
+    kept: Vec<String>,
+    more: usize,
+}
+
+impl Remarks {
+    /// Keeps a remark while there is room, and counts it otherwise.
+    pub(super) fn push(&mut self, remark: impl FnOnce() -> String) {
+        if self.kept.len() < MOST_REMARKS {
+            self.kept.push(remark());
+        } else {
+            self.more += 1;
+        }
+    }
+
+    fn finish(mut self) -> Vec<String> {
+        if self.more > 0 {
+            self.kept.push(format!("and {} more remarks", self.more));
+        }
+        self.kept
+    }
+}
+
+/// An upstream's text, safe to print and short.
+pub(super) fn printable(text: &str) -> String {
+    text.chars().take(80).flat_map(char::escape_debug).collect()
 }
 
 /// One page; none when the server does not have the method after all.
@@ -293,10 +383,14 @@ async fn read_page(
     cursor: Option<&str>,
 ) -> Result<Option<wire::Page>, String> {
     let method = kind.list_method().name();
-    let params = match cursor {
-        Some(cursor) => format!("{{\"cursor\":{}}}", wire::code::quote(cursor)),
-        None => "{}".to_owned(),
-    };
+    let mut members = Vec::new();
+    if let Some(cursor) = cursor {
+        members.push(format!("\"cursor\":{}", wire::code::quote(cursor)));
+    }
+    if let Some(meta) = bridge::request_meta(connection.facts(), None, None) {
+        members.push(format!("\"_meta\":{meta}"));
+    }
+    let params = format!("{{{}}}", members.join(","));
     let list = source.config.timeouts.list;
     let wait = upstream::Wait { first: list, most: list, progress: false };
     let build = |id: &wire::Id| {
@@ -306,7 +400,11 @@ async fn read_page(
         );
         bytes::Bytes::from(line)
     };
-    let mut exchange = connection.send(&build, wait).map_err(|error| error.to_string())?;
+    let mut exchange = {
+        let method = kind.list_method();
+        let outbound = upstream::Outbound { method, name: None, mirrored: &[], build: &build };
+        connection.send_outbound(&outbound, wait).map_err(|error| error.to_string())?
+    };
     loop {
         match exchange.next().await {
             upstream::Incoming::Progress(_) => (),
@@ -331,7 +429,7 @@ fn capability(kind: Kind) -> &'static str {
 }
 
 /// A pattern that matches nothing is most likely a typo, and the operator hears of it (bug B25).
-fn note_idle_filters(source: &Source, shelves: &[Option<Vec<Shown>>; 4], remarks: &mut Vec<String>) {
+fn note_idle_filters(source: &Source, shelves: &[Option<Vec<Shown>>; 4], remarks: &mut Remarks) {
     let [tools, resources, templates, prompts] = shelves;
     let config = &source.config;
     let filters = [
@@ -347,7 +445,7 @@ fn note_idle_filters(source: &Source, shelves: &[Option<Vec<Shown>>; 4], remarks
             let mut natives = read.iter().flatten().flat_map(|shelf| shelf.iter());
             if !natives.any(|shown| pattern.matches(&shown.native)) {
                 let text = &pattern.text;
-                remarks.push(format!("the filter `{text}` matches none of its {what}"));
+                remarks.push(|| format!("the filter `{text}` matches none of its {what}"));
             }
         }
     }
@@ -368,10 +466,18 @@ async fn announce(gateway: Arc<Gateway>, catalog: Arc<Catalog>) {
     }
 }
 
-/// Stops the processes of ended sessions.
+/// Stops the processes of ended sessions, each at its own pace: one that does not want to end delays none.
 async fn release(gateway: Arc<Gateway>, mut ended: mpsc::UnboundedReceiver<Arc<Session>>) {
-    while let Some(session) = ended.recv().await {
-        gateway.release(&session).await;
+    let mut leaving = JoinSet::new();
+    loop {
+        tokio::select! {
+            session = ended.recv() => {
+                let Some(session) = session else { return };
+                let gateway = Arc::clone(&gateway);
+                leaving.spawn(async move { gateway.release(&session).await });
+            }
+            Some(_) = leaving.join_next() => (),
+        }
     }
 }
 

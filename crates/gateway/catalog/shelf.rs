@@ -1,13 +1,18 @@
 //! One upstream's listed items, made ready to be shown: alias, standing, digest and bytes, computed once
 //! a listing and not once a view.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, sync::Arc};
 
 use admission::Standing;
 use bytes::Bytes;
-use wire::{Digest, Item, Kind};
+use wire::{Digest, Era, Item, Kind, mirror::Mirror};
 
-use super::{Catalog, Source, names};
+use super::{
+    Catalog, Source,
+    merge::admits_uri,
+    names,
+    refresh::{Remarks, printable},
+};
 
 /// One item as clients would see it.
 #[derive(Clone, Debug)]
@@ -22,6 +27,8 @@ pub(super) struct Shown {
     pub(super) standing: Standing,
     /// The definition under its exposed name; every other byte is the upstream's.
     pub(super) bytes: Bytes,
+    /// The tool's arguments that are repeated in headers.
+    pub(super) mirrors: Arc<[Mirror]>,
 }
 
 impl Catalog {
@@ -29,9 +36,9 @@ impl Catalog {
     pub(super) fn shelve(
         &self,
         source: &Source,
-        kind: Kind,
+        (kind, era): (Kind, Era),
         items: &[Item],
-        remarks: &mut Vec<String>,
+        remarks: &mut Remarks,
     ) -> Vec<Shown> {
         let id = &*source.config.id;
         let prefix = names::uri_prefix(id);
@@ -53,17 +60,29 @@ impl Catalog {
                 // Equal URIs are one resource listed twice; only their first mention is kept, below.
                 Kind::Resources | Kind::Templates => (rewrite(native).into(), names::uri_flaw(native)),
             };
+            let (mirrors, flaw) = match (kind, wire::mirror::mirrors(item.raw())) {
+                (Kind::Tools, Ok(mirrors)) => (mirrors.into(), flaw),
+                // A client of the modern era must not call it (spec H-31); to a legacy one it is a word.
+                (Kind::Tools, Err(why)) if era == Era::Modern => (Arc::default(), flaw.or(Some(why))),
+                (Kind::Tools | Kind::Prompts | Kind::Resources | Kind::Templates, _) => {
+                    (Arc::default(), flaw)
+                }
+            };
+            let admitted = match kind {
+                Kind::Tools | Kind::Prompts => filter.admits(native),
+                Kind::Resources | Kind::Templates => admits_uri(filter, native),
+            };
             let standing = match flaw {
                 Some(why) => Standing::Excluded(why),
-                None if filter.admits(native) => Standing::Offered,
+                None if admitted => Standing::Offered,
                 None => Standing::Filtered,
             };
             if let Some(why) = flaw {
-                remarks.push(format!("{} `{}` is left out: {why}", kind.member(), printable(native)));
+                remarks.push(|| format!("{} `{}` is left out: {why}", kind.member(), printable(native)));
             }
             let bytes = item.exposed(&exposed, &rewrite);
             let digest = wire::digest(item.raw());
-            shelf.push(Shown { exposed, native: native.into(), digest, standing, bytes });
+            shelf.push(Shown { exposed, native: native.into(), digest, standing, bytes, mirrors });
         }
         drop_ambiguous(&mut shelf, kind, remarks);
         shelf
@@ -75,7 +94,7 @@ impl Catalog {
 ///
 /// INVARIANT: names of different upstreams cannot meet here or later, since an exposed name begins with the
 /// upstream's id and `__`, and no id contains or ends in `__`.
-fn drop_ambiguous(shelf: &mut Vec<Shown>, kind: Kind, remarks: &mut Vec<String>) {
+fn drop_ambiguous(shelf: &mut Vec<Shown>, kind: Kind, remarks: &mut Remarks) {
     let mut claims: HashMap<Box<str>, usize> = HashMap::new();
     for shown in shelf.iter() {
         *claims.entry(shown.exposed.clone()).or_default() += 1;
@@ -92,11 +111,13 @@ fn drop_ambiguous(shelf: &mut Vec<Shown>, kind: Kind, remarks: &mut Vec<String>)
                 }
                 shown.standing = Standing::Excluded("another name has the same alias");
                 let native = printable(&shown.native);
-                remarks.push(format!(
-                    "{} `{native}` is left out: another name has the same alias `{}`",
-                    kind.member(),
-                    shown.exposed
-                ));
+                remarks.push(|| {
+                    format!(
+                        "{} `{native}` is left out: another name has the same alias `{}`",
+                        kind.member(),
+                        shown.exposed
+                    )
+                });
             }
         }
         Kind::Resources | Kind::Templates => {
@@ -104,9 +125,4 @@ fn drop_ambiguous(shelf: &mut Vec<Shown>, kind: Kind, remarks: &mut Vec<String>)
             shelf.retain(|shown| seen.insert(shown.exposed.clone()));
         }
     }
-}
-
-/// An upstream's text, safe to print and short.
-fn printable(text: &str) -> String {
-    text.chars().take(80).flat_map(char::escape_debug).collect()
 }

@@ -92,7 +92,8 @@ impl View {
         let filters = self.uri_filters.get(&upstream)?;
         let standing = super::merge::uri_standing(native, filters);
         let (exposed, native) = (exposed.into(), native.into());
-        Some(Arc::new(Thing { upstream, sort: Sort::Resource, exposed, native, digest: None, standing }))
+        let (sort, mirrors) = (Sort::Resource, Arc::default());
+        Some(Arc::new(Thing { upstream, sort, exposed, native, digest: None, standing, mirrors }))
     }
 }
 

@@ -26,6 +26,9 @@ fn frame(text: &'static str) -> Error {
 fn all() -> Vec<Error> {
     vec![
         AuthnError::NoEndpoint.into(),
+        AuthnError::Missing.into(),
+        AuthnError::Refused("expired").into(),
+        AuthnError::Malformed.into(),
         BodyError::TooLarge { limit: 10 }.into(),
         BodyError::Slow.into(),
         BodyError::Broken.into(),
@@ -34,7 +37,9 @@ fn all() -> Vec<Error> {
         frame(r#"{"jsonrpc":"2.0","id":1,"method":"a","params":{"name":"a","Name":"b"}}"#),
         EraError::NotServed("2026-07-28".into()).into(),
         EraError::UnknownHeader("latest".into()).into(),
-        EraError::NoEnvelope.into(),
+        EraError::NoEnvelope("x").into(),
+        EraError::VersionHeader.into(),
+        EraError::NoMessage("why").into(),
         EraError::NoSuchVerb.into(),
         SessionError::Missing.into(),
         SessionError::Unknown.into(),
@@ -61,26 +66,35 @@ fn all() -> Vec<Error> {
     ]
 }
 
-#[test]
-fn the_table_is_what_it_was_when_it_was_reviewed() {
+fn table(era: Era) -> String {
     let id = Id::from_raw("7").expect("an id");
     let mut table = String::new();
     for error in all() {
-        let body = String::from_utf8(error.message(Some(&id)).to_vec()).expect("text");
+        let body = String::from_utf8(error.message(Some(&id), era).to_vec()).expect("text");
         let body = body.trim_start_matches(r#"{"jsonrpc":"2.0","id":7,"#);
-        writeln!(table, "{} {body}", error.answer().status).expect("writes");
+        writeln!(table, "{} {body}", error.answer(era).status).expect("writes");
     }
+    table
+}
+
+#[test]
+fn the_table_is_what_it_was_when_it_was_reviewed() {
     expect![[r#"
         404 "error":{"code":-32600,"message":"no such endpoint","data":{"reason":"unknown_endpoint"}}}
+        401 "error":{"code":-32600,"message":"no credential","data":{"reason":"unauthenticated"}}}
+        401 "error":{"code":-32600,"message":"the credential is not accepted: expired","data":{"reason":"unauthenticated"}}}
+        400 "error":{"code":-32600,"message":"the `Authorization` header cannot be read","data":{"reason":"unauthenticated"}}}
         413 "error":{"code":-32600,"message":"the body is larger than 10 bytes","data":{"reason":"too_large"}}}
         408 "error":{"code":-32600,"message":"the body did not arrive in time","data":{"reason":"too_slow"}}}
         400 "error":{"code":-32600,"message":"the body ended early","data":{"reason":"broken_body"}}}
         400 "error":{"code":-32700,"message":"not JSON at byte 1: a key is expected","data":{"reason":"parse"}}}
         400 "error":{"code":-32600,"message":"a batch","data":{"reason":"not_a_message"}}}
         400 "error":{"code":-32600,"message":"`Name` is nearly a reserved key","data":{"reason":"not_a_message"}}}
-        400 "error":{"code":-32022,"message":"this protocol version is not served; `data.supported` lists those that are","data":{"reason":"unsupported_version","requested":"2026-07-28","supported":["2024-11-05","2025-03-26","2025-06-18","2025-11-25"]}}}
+        400 "error":{"code":-32022,"message":"this protocol version is not served; `data.supported` lists those that are","data":{"reason":"unsupported_version","requested":"2026-07-28","supported":["2024-11-05","2025-03-26","2025-06-18","2025-11-25","2026-07-28"]}}}
         400 "error":{"code":-32600,"message":"unknown protocol version `latest` in the header","data":{"reason":"unsupported_version"}}}
-        400 "error":{"code":-32602,"message":"the modern header needs a modern envelope","data":{"reason":"no_envelope"}}}
+        400 "error":{"code":-32602,"message":"`_meta` lacks `x`","data":{"reason":"no_envelope"}}}
+        400 "error":{"code":-32020,"message":"`MCP-Protocol-Version` and the body name different revisions","data":{"reason":"header_mismatch"}}}
+        400 "error":{"code":-32600,"message":"why","data":{"reason":"not_a_message"}}}
         405 "error":{"code":-32600,"message":"this method does not exist in the modern era","data":{"reason":"no_such_verb"}}}
         400 "error":{"code":-32600,"message":"no session: send `initialize` first, then every request with its `Mcp-Session-Id`","data":{"reason":"no_session"}}}
         404 "error":{"code":-32600,"message":"unknown or ended session: start a new one with `initialize`","data":{"reason":"unknown_session"}}}
@@ -104,13 +118,23 @@ fn the_table_is_what_it_was_when_it_was_reviewed() {
         200 "result":{"content":[{"type":"text","text":"upstream `alpha`: too many requests are waiting"}],"isError":true,"_meta":{"portcullis/error":{"reason":"upstream_busy","upstream":"alpha"}}}}
         200 "error":{"code":-32603,"message":"upstream `alpha`: no answer in time","data":{"reason":"upstream_timed_out","upstream":"alpha"}}}
         200 "result":{"content":[{"type":"text","text":"upstream `alpha`: the answer is larger than 5 bytes"}],"isError":true,"_meta":{"portcullis/error":{"reason":"result_too_large","upstream":"alpha"}}}}
-    "#]].assert_eq(&table);
+    "#]].assert_eq(&table(Era::Legacy));
+}
+
+#[test]
+fn the_modern_era_differs_where_its_text_says_so() {
+    let (legacy, modern) = (table(Era::Legacy), table(Era::Modern));
+    let differing: Vec<&str> =
+        legacy.lines().zip(modern.lines()).filter(|(l, m)| l != m).map(|(_, m)| m).collect();
+    expect![[r#"
+        404 "error":{"code":-32601,"message":"unknown method `no/such`","data":{"reason":"unknown_method"}}}
+        200 "error":{"code":-32602,"message":"unknown resource `x`","data":{"reason":"unknown_name","uri":"x"}}}"#]].assert_eq(&differing.join("\n"));
 }
 
 #[test]
 fn no_answer_names_a_rule() {
     for error in all() {
-        let body = error.message(None);
+        let body = error.message(None, Era::Legacy);
         assert!(!String::from_utf8_lossy(&body).contains("secret-rule"), "{error}");
     }
 }

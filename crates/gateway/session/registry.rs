@@ -14,7 +14,7 @@ use tokio_util::task::TaskTracker;
 use wire::{Frame, Kind, Method, Revision};
 
 use super::Session;
-use crate::{arrival::Head, authn::Authn, error::SessionError, telemetry::Metrics};
+use crate::{arrival::Head, authn::Authn, error::SessionError, telemetry::Metrics, visit::Visit};
 
 /// Sessions there may be, whoever opened them. Anonymous clients have no principal of their own to
 /// count by before they have a session, so this is the bound that always holds.
@@ -31,24 +31,6 @@ pub(crate) struct SessionLimits {
     pub(crate) per_principal: usize,
 }
 
-/// What a message is part of.
-#[derive(Clone, Debug)]
-pub(crate) enum Visit {
-    /// An `initialize`: the session that will exist once it is answered.
-    Opening(Arc<Session>),
-    /// A message of a session.
-    Within(Arc<Session>),
-}
-
-impl Visit {
-    /// The session, existing or about to.
-    pub(crate) fn session(&self) -> &Arc<Session> {
-        match self {
-            Visit::Opening(session) | Visit::Within(session) => session,
-        }
-    }
-}
-
 /// The registry.
 pub(crate) struct Sessions {
     open: papaya::HashMap<Arc<str>, Arc<Session>>,
@@ -62,8 +44,8 @@ pub(crate) struct Sessions {
 }
 
 impl Sessions {
-    /// An empty registry. Sessions that end are announced on `ended`, each once; the channel holds at most
-    /// as many as there can be sessions.
+    /// An empty registry. Sessions that end are announced on `ended`, each once. The channel is not bounded:
+    /// what it holds was bounded as sessions, and its reader never waits for one of them.
     pub(crate) fn new(
         limits: SessionLimits,
         metrics: Arc<Metrics>,
@@ -79,7 +61,7 @@ impl Sessions {
         }
     }
 
-    /// Finds the session a message belongs to, or drafts the one that `initialize` asks for.
+    /// Finds the session a legacy message belongs to, or drafts the one that `initialize` asks for.
     ///
     /// # Errors
     /// 400 without a session, 404 for one that is unknown, ended or somebody else's: no oracle (spec H-13).
@@ -108,11 +90,7 @@ impl Sessions {
     ) -> Result<Arc<Session>, SessionError> {
         let id = head.session.as_deref().ok_or(SessionError::Missing)?;
         let session = self.open.pin().get(id).map(Arc::clone).ok_or(SessionError::Unknown)?;
-        // An anonymous session is its own principal; its id is all that anybody can show for it.
-        let owned = session.principal.tenant == asker.tenant
-            && session.principal.issuer == asker.issuer
-            && (asker.issuer.is_empty() || session.principal.subject == asker.subject);
-        if !owned || session.server != *server {
+        if !is_same(&session.principal, asker) || session.server != *server {
             return Err(SessionError::Unknown);
         }
         session.touch();
@@ -134,7 +112,10 @@ impl Sessions {
         let revision = Revision::parse(&wanted)
             .filter(|revision| revision.era() == wire::Era::Legacy)
             .unwrap_or(Revision::LATEST_LEGACY);
-        if self.open.len() >= SESSIONS || self.of_principal(asker) >= self.limits.per_principal {
+        if self.of_principal(asker) >= self.limits.per_principal {
+            return Err(SessionError::TooMany);
+        }
+        if self.open.len() >= SESSIONS && !self.end_most_silent() {
             return Err(SessionError::TooMany);
         }
         let mut random = [0; 24];
@@ -147,12 +128,21 @@ impl Sessions {
         Ok(Arc::new(Session::new(id, principal, Arc::clone(server), revision)))
     }
 
+    /// Makes room when there is none: whoever flooded us has the sessions that were silent longest.
+    fn end_most_silent(&self) -> bool {
+        let open = self.open.pin();
+        let idle = open.values().filter(|session| !session.is_busy());
+        let Some(silent) = idle.max_by_key(|session| session.silence()).cloned() else { return false };
+        self.end(&silent);
+        true
+    }
+
     fn of_principal(&self, asker: &Principal) -> usize {
         if asker.issuer.is_empty() {
             return 0;
         }
         let open = self.open.pin();
-        open.values().filter(|session| *session.principal == *asker).count()
+        open.values().filter(|session| is_same(&session.principal, asker)).count()
     }
 
     /// Makes a drafted session real.
@@ -224,13 +214,17 @@ impl Sessions {
     }
 }
 
-/// A name for a session that gives its id away to nobody, for people to recognise it by.
-pub(crate) fn short(id: &str) -> String {
-    digest(id).chars().take(8).collect()
+/// Whether a session's owner asks: the same subject of the same issuer in the same tenant, whatever its
+/// credential (spec H-13). An anonymous session is its own principal; its id is all that anybody can show.
+fn is_same(owner: &Principal, asker: &Principal) -> bool {
+    owner.tenant == asker.tenant
+        && owner.issuer == asker.issuer
+        && (asker.issuer.is_empty() || owner.subject == asker.subject)
 }
 
-/// The same, unique: 128 bits of a hash, since processes and cursors are keyed by it.
-fn digest(id: &str) -> String {
+/// A name for a session that gives its id away to nobody. 128 bits of a hash, since processes and cursors
+/// are keyed by it.
+pub(super) fn digest(id: &str) -> String {
     use sha2::Digest as _;
     hex::encode(sha2::Sha256::digest(id.as_bytes())).chars().take(32).collect()
 }

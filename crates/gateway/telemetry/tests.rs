@@ -9,7 +9,7 @@ fn every_metric_in_the_list_is_rendered_under_its_name() {
     let metrics = Metrics::new().unwrap();
     metrics.message("acme", None, ("allow", "ok"), Duration::from_millis(3));
     metrics.upstream_up("acme", "files", true);
-    metrics.upstream_restarted("acme", "files");
+    metrics.upstream_restarted("acme", "files", 1);
     let text = metrics.render();
     for Name(name, help) in ALL {
         assert!(text.contains(&format!("# HELP {name} {help}\n")), "{name} is missing in:\n{text}");

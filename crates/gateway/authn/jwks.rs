@@ -1,0 +1,259 @@
+//! The published keys of one issuer, kept fresh: read at start, every few minutes, and when a token names
+//! a key nobody knows.
+//!
+//! One task an issuer does all reading, so there is never more than one request to it, and never more than
+//! one in half a minute, whatever tokens arrive (spec A-13, security row 18). What cannot be read changes
+//! nothing for a day: an identity provider that is down locks nobody out.
+
+use std::{
+    io,
+    path::{Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use arc_swap::ArcSwapOption;
+use bytes::Bytes;
+use http_body_util::{BodyExt as _, Empty, LengthLimitError, Limited};
+use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
+use hyper_util::{
+    client::legacy::{Client, connect::HttpConnector},
+    rt::{TokioExecutor, TokioTimer},
+};
+use sha2::Digest as _;
+use tokio::{
+    sync::{Notify, watch},
+    time::{Instant, sleep, timeout},
+};
+use url::Url;
+
+use super::keys::{KeySet, KeysError};
+
+/// A key set larger than this is not read.
+const LARGEST: usize = 512 * 1024;
+/// How long one reading may take, connecting included.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Keys are read again after this long: it bounds how long a key that was withdrawn is still believed.
+const REFRESH: Duration = Duration::from_secs(5 * 60);
+/// No two readings are closer together than this, whatever tokens ask for.
+const BETWEEN: Duration = Duration::from_secs(30);
+/// While there are no keys at all nobody can be let in, so it is tried more often.
+const RETRY: Duration = Duration::from_secs(10);
+/// Keys that could not be read again for this long are not believed any more.
+const STALE: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// The keys of one issuer.
+pub(super) struct Jwks {
+    issuer: Arc<str>,
+    origin: Origin,
+    held: ArcSwapOption<Held>,
+    wanted: Notify,
+    /// Whether wishes are heard now, or must wait for `BETWEEN` to pass.
+    listens: AtomicBool,
+    /// Counts readings, so that one can wait for the next.
+    readings: watch::Sender<u64>,
+}
+
+/// Keys that were read.
+pub(super) struct Held {
+    /// The keys.
+    pub(super) keys: KeySet,
+    /// Changes with the keys, and only then.
+    pub(super) edition: u64,
+    hash: [u8; 32],
+    read: Instant,
+}
+
+/// Where keys are read.
+pub(super) enum Origin {
+    File(PathBuf),
+    Url(Url, Arc<Fetcher>),
+}
+
+/// A client that reads keys: no redirects, no cookies, no proxy.
+pub(super) type Fetcher = Client<HttpsConnector<HttpConnector>, Empty<Bytes>>;
+
+/// Why keys could not be read. Names neither a host nor what was answered.
+#[derive(Debug, thiserror::Error)]
+pub enum JwksError {
+    /// The file cannot be read.
+    #[error("the file cannot be read: {0}")]
+    File(#[source] io::Error),
+    /// Nobody answered.
+    #[error("it cannot be reached")]
+    Unreachable,
+    /// No answer, or not all of it, in time.
+    #[error("it did not answer within {} s", PATIENCE.as_secs())]
+    Slow,
+    /// The answer is no success; redirects are not followed.
+    #[error("it answered with status {0}")]
+    Status(u16),
+    /// The answer is too long.
+    #[error("it is larger than {LARGEST} bytes")]
+    TooLarge,
+    /// The text gives no keys.
+    #[error(transparent)]
+    Keys(#[from] KeysError),
+}
+
+impl Jwks {
+    /// Nothing is read yet.
+    pub(super) fn new(issuer: Arc<str>, origin: Origin) -> Jwks {
+        Jwks {
+            issuer,
+            origin,
+            held: ArcSwapOption::empty(),
+            wanted: Notify::new(),
+            listens: AtomicBool::new(false),
+            readings: watch::Sender::new(0),
+        }
+    }
+
+    /// The keys as they were last read.
+    pub(super) fn held(&self) -> Option<Arc<Held>> {
+        self.held.load_full()
+    }
+
+    /// Whose keys these are.
+    pub(super) fn issuer(&self) -> &Arc<str> {
+        &self.issuer
+    }
+
+    /// Reads a file now, so that a wrong path is told at start. A URL is left to [`Jwks::watch`].
+    pub(super) fn prime(&self) -> Result<(), JwksError> {
+        match &self.origin {
+            Origin::File(path) => self.hold(&read_file(path)?),
+            Origin::Url(..) => Ok(()),
+        }
+    }
+
+    /// Keeps the keys fresh; never ends. INVARIANT: runs once for each of these.
+    pub(super) async fn watch(self: Arc<Self>) {
+        let mut well = true;
+        loop {
+            let done = self.read().await;
+            well = self.report(done, well);
+            let pause = match (well, self.held().is_some()) {
+                (true, _) => REFRESH,
+                (false, true) => BETWEEN,
+                (false, false) => RETRY,
+            };
+            self.readings.send_modify(|count| *count += 1);
+            sleep(pause.min(BETWEEN)).await;
+            self.listens.store(true, Ordering::SeqCst);
+            tokio::select! {
+                () = sleep(pause.saturating_sub(BETWEEN)) => (),
+                () = self.wanted.notified() => (),
+            }
+            self.listens.store(false, Ordering::SeqCst);
+        }
+    }
+
+    /// Asks for a reading and waits for its end. False when none may be made now: then nothing has changed.
+    pub(super) async fn fresher(&self) -> bool {
+        let mut readings = self.readings.subscribe();
+        if !self.listens.load(Ordering::SeqCst) {
+            return false;
+        }
+        self.wanted.notify_one();
+        // A little longer than a reading may take.
+        timeout(PATIENCE + Duration::from_secs(1), readings.changed()).await.is_ok_and(|done| done.is_ok())
+    }
+
+    async fn read(&self) -> Result<(), JwksError> {
+        match &self.origin {
+            Origin::File(path) => {
+                let path = path.clone();
+                // The disk may be far away.
+                let text = tokio::task::spawn_blocking(move || read_file(&path)).await;
+                self.hold(&text.map_err(|_| JwksError::Unreachable)??)
+            }
+            Origin::Url(url, fetcher) => {
+                let text = timeout(PATIENCE, fetch(fetcher, url)).await.map_err(|_| JwksError::Slow)?;
+                self.hold(&text?)
+            }
+        }
+    }
+
+    pub(super) fn hold(&self, text: &[u8]) -> Result<(), JwksError> {
+        let hash: [u8; 32] = sha2::Sha256::digest(text).into();
+        let before = self.held();
+        let keys = KeySet::read(text)?;
+        let edition = match &before {
+            Some(before) if before.hash == hash => before.edition,
+            Some(before) => before.edition + 1,
+            None => 0,
+        };
+        self.held.store(Some(Arc::new(Held { keys, edition, hash, read: Instant::now() })));
+        Ok(())
+    }
+
+    /// Says once that something went wrong, and once that it is well again.
+    fn report(&self, done: Result<(), JwksError>, was_well: bool) -> bool {
+        match done {
+            Ok(()) => {
+                if !was_well {
+                    tracing::info!(issuer = %self.issuer, "the keys of the issuer can be read again");
+                }
+                true
+            }
+            Err(error) => {
+                if self.held().is_some_and(|held| held.read.elapsed() > STALE) {
+                    self.held.store(None);
+                    tracing::error!(issuer = %self.issuer, %error, "the keys of the issuer are too old to be believed");
+                } else if was_well {
+                    tracing::warn!(issuer = %self.issuer, %error, "the keys of the issuer cannot be read");
+                }
+                false
+            }
+        }
+    }
+}
+
+/// A client for all issuers, with the authorities the system trusts.
+pub(super) fn fetcher() -> io::Result<Arc<Fetcher>> {
+    let provider = rustls::crypto::aws_lc_rs::default_provider();
+    let mut connector = HttpConnector::new();
+    connector.enforce_http(false);
+    connector.set_connect_timeout(Some(PATIENCE));
+    let connector = HttpsConnectorBuilder::new()
+        .with_provider_and_native_roots(provider)?
+        .https_or_http()
+        .enable_http1()
+        .wrap_connector(connector);
+    let mut client = Client::builder(TokioExecutor::new());
+    // A connection that waits minutes for the next reading is of no use to anybody.
+    client.pool_timer(TokioTimer::new()).pool_idle_timeout(PATIENCE);
+    Ok(Arc::new(client.build(connector)))
+}
+
+async fn fetch(fetcher: &Fetcher, url: &Url) -> Result<Bytes, JwksError> {
+    let request = http::Request::get(url.as_str())
+        .header(http::header::ACCEPT, "application/jwk-set+json, application/json")
+        .header(http::header::USER_AGENT, concat!("portcullis/", env!("CARGO_PKG_VERSION")))
+        .body(Empty::new())
+        .map_err(|_| JwksError::Unreachable)?;
+    let response = fetcher.request(request).await.map_err(|_| JwksError::Unreachable)?;
+    if response.status() != http::StatusCode::OK {
+        return Err(JwksError::Status(response.status().as_u16()));
+    }
+    match Limited::new(response.into_body(), LARGEST).collect().await {
+        Ok(body) => Ok(body.to_bytes()),
+        Err(why) if why.is::<LengthLimitError>() => Err(JwksError::TooLarge),
+        Err(_) => Err(JwksError::Unreachable),
+    }
+}
+
+fn read_file(path: &Path) -> Result<Bytes, JwksError> {
+    use io::Read as _;
+    let mut text = Vec::new();
+    let file = std::fs::File::open(path).map_err(JwksError::File)?;
+    file.take(LARGEST as u64 + 1).read_to_end(&mut text).map_err(JwksError::File)?;
+    if text.len() > LARGEST { Err(JwksError::TooLarge) } else { Ok(text.into()) }
+}
+
+#[cfg(test)]
+mod tests;

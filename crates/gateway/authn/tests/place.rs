@@ -1,0 +1,202 @@
+//! A gateway's identity in the making: two tenants with an issuer each, and one that takes nothing of ours.
+
+use std::{
+    collections::HashMap,
+    io,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Instant,
+};
+
+use admission::Principal;
+use config::{Algorithm, Config, Files, Identity, Issuer, JwksSource};
+use tempfile::TempDir;
+
+use super::{Flaw, mint};
+use crate::{
+    arrival::{Endpoint, Head, Mirrored, Verb},
+    authn::{Authn, Mode},
+    tokens::{KeyRequest, Tokens},
+};
+
+pub(super) const ISSUER: &str = "https://id.acme.example";
+pub(super) const BETA_ISSUER: &str = "https://id.beta.example";
+
+pub(super) struct Place {
+    pub(super) authn: Authn,
+    pub(super) tokens: Tokens,
+    folder: TempDir,
+}
+
+impl Place {
+    /// Tenants `acme`, `beta` and `closed`.
+    pub(super) async fn new() -> Place {
+        let (config, folder) = config(true);
+        Place::of(&config, folder).await
+    }
+
+    /// One tenant with one issuer.
+    pub(super) async fn with(issuer: &str, jwks: &str, change: impl Fn(&mut Issuer)) -> Place {
+        let (mut config, folder) = config(true);
+        let file = folder.path().join("jwks.json");
+        std::fs::write(&file, jwks).unwrap();
+        config.tenants.truncate(1);
+        let mut wanted = self::issuer(issuer, &file);
+        change(&mut wanted);
+        config.tenants[0].identity.as_mut().unwrap().issuers = vec![wanted];
+        Place::of(&config, folder).await
+    }
+
+    async fn of(config: &Config, folder: TempDir) -> Place {
+        let tokens = Tokens::open(&folder.path().join("state")).await.unwrap();
+        let authn = Authn::compile(config, tokens.known()).unwrap();
+        Place { authn, tokens, folder }
+    }
+
+    pub(super) fn judge(&self, path: &str, credential: &str, now: u64) -> Result<Arc<Principal>, Flaw> {
+        self.authn.judge(&head_with(path, credential), now)
+    }
+
+    /// What stands in the file of the one issuer from now on.
+    pub(super) fn write_keys(&self, jwks: &str) {
+        let fresh = self.folder.path().join("fresh.json");
+        std::fs::write(&fresh, jwks).unwrap();
+        std::fs::rename(&fresh, self.folder.path().join("jwks.json")).unwrap();
+    }
+
+    /// How many tokens are remembered as checked.
+    pub(super) fn remembered(&self) -> usize {
+        let Mode::Identified { identity, .. } = &self.authn.0 else { panic!("anonymous") };
+        identity.verified.len()
+    }
+
+    /// What the issuer of `acme` publishes from now on.
+    pub(super) fn publish(&self, jwks: &str) {
+        let Mode::Identified { identity, .. } = &self.authn.0 else { panic!("anonymous") };
+        for keys in identity.key_sets().iter().filter(|keys| **keys.issuer() == *ISSUER) {
+            keys.hold(jwks.as_bytes()).unwrap();
+        }
+    }
+}
+
+pub(super) fn request(tenant: &str) -> KeyRequest {
+    KeyRequest {
+        tenant: tenant.to_owned(),
+        name: "laptop".to_owned(),
+        principal: "ada".to_owned(),
+        groups: vec![],
+        scopes: vec![],
+        servers: None,
+        expires_in: None,
+    }
+}
+
+pub(super) fn endpoint(path: &str) -> Endpoint {
+    let parts: Vec<&str> = path.split('/').skip(1).collect();
+    let boxed = |text: &&str| Box::from(*text);
+    match parts.as_slice() {
+        ["t", tenant, "mcp", server @ ..] => {
+            Endpoint { tenant: Some(boxed(tenant)), server: server.first().map(boxed) }
+        }
+        ["mcp", server @ ..] => Endpoint { tenant: None, server: server.first().map(boxed) },
+        _ => panic!("{path}"),
+    }
+}
+
+pub(super) fn head(endpoint: Endpoint, authorization: &[&str]) -> Head {
+    Head {
+        verb: Verb::Post,
+        endpoint,
+        session: None,
+        revision: None,
+        authorization: authorization.iter().map(|value| (*value).into()).collect(),
+        mirror: Mirrored::default(),
+        accepts_json: true,
+        accepts_events: true,
+        peer: "127.0.0.1:1".parse().unwrap(),
+        received: Instant::now(),
+    }
+}
+
+pub(super) fn head_with(path: &str, credential: &str) -> Head {
+    head(endpoint(path), &[&format!("Bearer {credential}")])
+}
+
+fn issuer(name: &str, jwks: &Path) -> Issuer {
+    use Algorithm as A;
+    Issuer {
+        issuer: name.into(),
+        jwks: JwksSource::File(jwks.to_owned()),
+        audience: None,
+        algorithms: vec![
+            A::RS256,
+            A::RS384,
+            A::RS512,
+            A::PS256,
+            A::PS384,
+            A::PS512,
+            A::ES256,
+            A::ES384,
+            A::EdDSA,
+        ],
+        principal_claim: "sub".to_owned(),
+        groups_claim: "groups".to_owned(),
+        scopes: vec!["mcp:use".to_owned(), "offline_access".to_owned()],
+    }
+}
+
+/// With identity three tenants, else one; and the folder their keys are in.
+pub(super) fn config(identified: bool) -> (Config, TempDir) {
+    let folder = tempfile::tempdir().unwrap();
+    let mut config = config::load(Path::new("/etc/p.yaml"), &Memory).unwrap().config;
+    if !identified {
+        return (config, folder);
+    }
+    config.public_url = Some("https://gw.example".parse().unwrap());
+    let write = |name: &str, jwks: String| {
+        let file = folder.path().join(name);
+        std::fs::write(&file, jwks).unwrap();
+        file
+    };
+    let acme = issuer(ISSUER, &write("acme.json", mint::jwks()));
+    let beta = issuer(BETA_ISSUER, &write("beta.json", mint::jwks_of(&["beta"])));
+    let tenant = config.tenants[0].clone();
+    config.tenants = [("acme", Some(acme), true), ("beta", Some(beta), true), ("closed", None, false)]
+        .into_iter()
+        .map(|(name, issuer, own)| {
+            let identity = Identity { issuers: issuer.into_iter().collect(), keys: own, local: own };
+            config::Tenant { name: name.into(), identity: Some(identity), ..tenant.clone() }
+        })
+        .collect();
+    (config, folder)
+}
+
+/// The files of the smallest configuration there is.
+struct Memory;
+
+impl Files for Memory {
+    fn read(&self, path: &Path) -> io::Result<String> {
+        let texts = HashMap::from([
+            ("/etc/p.yaml", "tenants: t.yaml\nstate_dir: /nowhere\n"),
+            ("/etc/t.yaml", "tenant: acme\nupstreams:\n  files: { command: npx }\n"),
+        ]);
+        let text = path.to_str().and_then(|path| texts.get(path));
+        text.map(|text| (*text).to_owned()).ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
+
+    fn matching(&self, pattern: &Path) -> io::Result<Vec<PathBuf>> {
+        Ok(vec![pattern.to_owned()])
+    }
+
+    fn variable(&self, _: &str) -> Option<String> {
+        None
+    }
+
+    fn secret(&self, _: &str) -> Option<String> {
+        None
+    }
+
+    fn program(&self, name: &str, _: Option<&Path>) -> Option<PathBuf> {
+        Some(Path::new("/usr/bin").join(name))
+    }
+}
