@@ -1,9 +1,11 @@
 //! The command line: what may be typed, and which part of the program answers it.
 
 mod check;
+mod operator;
 mod output;
 mod serve;
 mod status;
+mod token;
 mod tools;
 
 use std::{ffi::OsString, path::PathBuf, process::ExitCode};
@@ -51,6 +53,9 @@ enum Command {
     /// See and call tools through a running gateway
     #[command(subcommand)]
     Tools(ToolsCommand),
+    /// Make, list and revoke credentials of the gateway's own
+    #[command(subcommand)]
+    Token(TokenCommand),
     /// Show how a running gateway is doing
     Status(StatusArgs),
     /// Print the version
@@ -64,9 +69,9 @@ enum Command {
         #[arg(last = true, required = true)]
         command: Vec<OsString>,
     },
-    /// One of the demo's MCP servers, on standard input and output
-    #[command(name = "__demo-server", hide = true)]
-    DemoServer { name: demo::Which },
+    /// The demo's notes, on standard input and output
+    #[command(name = "__demo-notes", hide = true)]
+    DemoNotes,
 }
 
 #[derive(Debug, Args)]
@@ -105,13 +110,145 @@ struct CallArgs {
     output: Output,
 }
 
+#[derive(Debug, Subcommand)]
+enum TokenCommand {
+    /// Make an API key: `token key --principal ann --group dev --expires-in 30d`
+    Key(KeyArgs),
+    /// Sign a JWT with the gateway's own key
+    Jwt(JwtArgs),
+    /// Revoke a key, a token, a principal or an issuer, from the next message on
+    Revoke(RevokeArgs),
+    /// List API keys and revocations
+    Ls {
+        #[command(flatten)]
+        operator: Operator,
+        #[command(flatten)]
+        output: Output,
+    },
+}
+
+#[derive(Debug, Args)]
+struct KeyArgs {
+    /// What people call it [default: the principal]
+    #[arg(long)]
+    name: Option<String>,
+    /// A virtual server it is for; may be repeated [default: all]
+    #[arg(long = "server", value_name = "NAME")]
+    servers: Vec<String>,
+    #[command(flatten)]
+    holder: Holder,
+}
+
+#[derive(Debug, Args)]
+struct JwtArgs {
+    /// The URL of the endpoint it is for [default: the tenant's default endpoint]
+    #[arg(long, value_name = "URL")]
+    audience: Option<String>,
+    #[command(flatten)]
+    holder: Holder,
+}
+
+/// Whom a credential proves, and for how long.
+#[derive(Debug, Args)]
+struct Holder {
+    /// Whom it proves
+    #[arg(long)]
+    principal: String,
+    /// The tenant it is for [default: the only one]
+    #[arg(long)]
+    tenant: Option<String>,
+    /// A group of the principal; may be repeated
+    #[arg(long = "group", value_name = "NAME")]
+    groups: Vec<String>,
+    /// A scope it carries; may be repeated
+    #[arg(long = "scope", value_name = "NAME")]
+    scopes: Vec<String>,
+    /// How long it is valid, such as `12h` or `30d` [default: a key until revoked, a JWT an hour]
+    #[arg(long, value_name = "TIME", value_parser = token::seconds)]
+    expires_in: Option<u64>,
+    #[command(flatten)]
+    operator: Operator,
+    #[command(flatten)]
+    output: Output,
+}
+
+#[derive(Debug, Args)]
+struct RevokeArgs {
+    /// What is revoked
+    #[arg(value_enum)]
+    kind: Revoked,
+    /// The key's six characters, the token's credential as in records, the principal, or the issuer
+    name: String,
+    /// The tenant of the principal [default: the only one]
+    #[arg(long)]
+    tenant: Option<String>,
+    /// Only what this issuer says of the principal
+    #[arg(long)]
+    issuer: Option<String>,
+    /// Take the revocation back; a key stays revoked
+    #[arg(long)]
+    lift: bool,
+    #[command(flatten)]
+    operator: Operator,
+}
+
+/// What can be revoked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Revoked {
+    /// One API key.
+    Key,
+    /// One token.
+    Token,
+    /// Every credential of a principal.
+    Principal,
+    /// Every token of an issuer.
+    Issuer,
+}
+
+impl Revoked {
+    /// As in the admin API.
+    fn word(self) -> &'static str {
+        match self {
+            Revoked::Key => "key",
+            Revoked::Token => "token",
+            Revoked::Principal => "principal",
+            Revoked::Issuer => "issuer",
+        }
+    }
+
+    /// The member that names the one that is meant.
+    fn member(self) -> &'static str {
+        match self {
+            Revoked::Key => "id",
+            Revoked::Token => "credential",
+            Revoked::Principal => "principal",
+            Revoked::Issuer => "issuer",
+        }
+    }
+}
+
 #[derive(Debug, Args)]
 struct StatusArgs {
+    #[command(flatten)]
+    operator: Operator,
+    #[command(flatten)]
+    output: Output,
+}
+
+/// How an operator reaches a running gateway.
+#[derive(Debug, Args)]
+struct Operator {
     /// The operators' listener
     #[arg(long, env = "PORTCULLIS_ADMIN", value_name = "URL", default_value = ADMIN)]
     admin: String,
+    /// The file of the operators' key [default: `admin.key` in the state folder]
+    #[arg(long, env = "PORTCULLIS_KEY_FILE", value_name = "FILE")]
+    key_file: Option<PathBuf>,
+    /// The state folder [default: as the configuration says]
+    #[arg(long, value_name = "DIR")]
+    state_dir: Option<PathBuf>,
     #[command(flatten)]
-    output: Output,
+    file: ConfigFile,
 }
 
 #[derive(Debug, Args)]
@@ -119,6 +256,9 @@ struct Server {
     /// The MCP endpoint
     #[arg(long, env = "PORTCULLIS_URL", default_value = URL)]
     url: String,
+    /// What proves you to it: an API key or another token
+    #[arg(long, env = "PORTCULLIS_TOKEN", hide_env_values = true)]
+    token: Option<String>,
 }
 
 #[derive(Debug, Args)]
@@ -170,12 +310,19 @@ fn answer(cli: Cli) -> Result<(), Failure> {
             start_log("warn")?;
             tools::run(command)
         }
+        Command::Token(command) => {
+            start_log("warn")?;
+            token::run(command)
+        }
         Command::Status(args) => status::status(&args),
         Command::Version { output } => {
             version(output.output);
             Ok(())
         }
-        Command::DemoServer { name } => demo::serve(name),
+        Command::DemoNotes => {
+            demo::serve_notes();
+            Ok(())
+        }
         // Answered by `main`.
         Command::Child { .. } => Ok(()),
     }
@@ -216,9 +363,17 @@ mod tests {
             "tools ls --url http://localhost/mcp -o json",
             "tools call notes__add text=hello n=1",
             "tools call notes__add --args {} -o table",
+            "tools ls --token pck_x",
+            "token key --principal ann --group dev --group ops --server default --expires-in 30d",
+            "token jwt --principal ann --tenant acme --audience https://x/mcp -o json",
+            "token revoke key abcdef",
+            "token revoke principal ann --issuer https://id --lift",
+            "token ls --config p.yaml",
             "status --admin http://localhost:7421",
+            "status --state-dir state",
+            "status --key-file admin.key --config p.yaml",
             "version -o json",
-            "__demo-server clock",
+            "__demo-notes",
         ] {
             assert!(parse(line).is_ok(), "{line}: {:?}", parse(line));
         }
@@ -235,8 +390,11 @@ mod tests {
             "tools call",
             "tools call x a=1 --args {}",
             "tools ls -o yaml",
+            "token key",
+            "token key --principal ann --expires-in soon",
+            "token revoke ann",
             "__child",
-            "__demo-server weather",
+            "__demo-notes weather",
         ] {
             assert!(parse(line).is_err(), "{line}");
         }

@@ -30,16 +30,23 @@ const ERROR_BYTES: usize = 64 * 1024;
 pub(crate) struct Client {
     http: Http,
     url: Uri,
+    credential: Option<HeaderValue>,
     session: Option<HeaderValue>,
     revision: Option<HeaderValue>,
     last_id: u64,
 }
 
 impl Client {
-    /// Shakes hands with an MCP server.
-    pub(crate) async fn connect(url: &str) -> Result<Client, Failure> {
-        let mut client =
-            Client { http: Http::new(), url: parse(url)?, session: None, revision: None, last_id: 0 };
+    /// Shakes hands with an MCP server. `token` is shown to it as a bearer.
+    pub(crate) async fn connect(url: &str, token: Option<&str>) -> Result<Client, Failure> {
+        let mut client = Client {
+            http: Http::new(),
+            url: parse(url)?,
+            credential: token.map(bearer).transpose()?,
+            session: None,
+            revision: None,
+            last_id: 0,
+        };
         let hello = serde_json::json!({
             "protocolVersion": Revision::LATEST_LEGACY.text(),
             "capabilities": {},
@@ -110,7 +117,8 @@ impl Client {
         let headers = request.headers_mut();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
         headers.insert(header::ACCEPT, HeaderValue::from_static("application/json, text/event-stream"));
-        for (name, value) in [(SESSION, &self.session), (REVISION, &self.revision)] {
+        let credential = (header::AUTHORIZATION, &self.credential);
+        for (name, value) in [credential, (SESSION, &self.session), (REVISION, &self.revision)] {
             if let Some(value) = value {
                 headers.insert(name, value.clone());
             }
@@ -123,12 +131,53 @@ impl Client {
     }
 }
 
-/// Reads one page, such as the status of a gateway.
-pub(crate) async fn get(url: &str) -> Result<Bytes, Failure> {
-    let mut request = Request::new(Full::default());
-    *request.uri_mut() = parse(url)?;
-    let response = Http::new().send(request).await?;
+/// Reads one page for operators, such as the status of a gateway.
+pub(crate) async fn get(url: &str, key: Option<HeaderValue>) -> Result<Bytes, Failure> {
+    let response = Http::new().send(page(Method::GET, url, key, Bytes::new())?).await?;
     read(response.into_body(), Budget::UPSTREAM.bytes).await
+}
+
+/// Asks a page for operators to do something. What the gateway will not or cannot do is the answer.
+pub(crate) async fn ask(
+    verb: Method,
+    url: &str,
+    key: Option<HeaderValue>,
+    body: Bytes,
+) -> Result<Bytes, Failure> {
+    let request = page(verb, url, key, body)?;
+    let uri = request.uri().clone();
+    let response = Http::new().exchange(request).await?;
+    let status = response.status();
+    let body = read(response.into_body(), Budget::UPSTREAM.bytes).await?;
+    match (status, error_message(&body)) {
+        _ if status.is_success() => Ok(body),
+        (StatusCode::BAD_REQUEST | StatusCode::NOT_FOUND | StatusCode::CONFLICT, Some(no)) => {
+            Err(Failure::answer(no))
+        }
+        _ => Err(refused(&uri, status, &body)),
+    }
+}
+
+fn page(
+    verb: Method,
+    url: &str,
+    key: Option<HeaderValue>,
+    body: Bytes,
+) -> Result<Request<Full<Bytes>>, Failure> {
+    let mut request = Request::new(Full::new(body));
+    *request.method_mut() = verb;
+    *request.uri_mut() = parse(url)?;
+    if let Some(key) = key {
+        request.headers_mut().insert(header::AUTHORIZATION, key);
+    }
+    Ok(request)
+}
+
+fn bearer(token: &str) -> Result<HeaderValue, Failure> {
+    let value = HeaderValue::try_from(format!("Bearer {}", token.trim()));
+    let mut value = value.map_err(|_| Failure::usage("the token has characters that no token has"))?;
+    value.set_sensitive(true);
+    Ok(value)
 }
 
 /// Plain HTTP/1.1, without redirects.
@@ -144,14 +193,20 @@ impl Http {
     /// Sends a request; anything but success is a failure that says what the other side said.
     async fn send(&self, request: Request<Full<Bytes>>) -> Result<Response<Incoming>, Failure> {
         let url = request.uri().clone();
-        let sent = timeout(SILENCE, self.0.request(request)).await.map_err(|_| silent())?;
-        let response = sent.map_err(|error| no_connection(&url, &error))?;
+        let response = self.exchange(request).await?;
         let status = response.status();
         if status.is_success() {
             return Ok(response);
         }
         let body = read(response.into_body(), ERROR_BYTES).await.unwrap_or_default();
         Err(refused(&url, status, &body))
+    }
+
+    /// Sends a request, for any answer.
+    async fn exchange(&self, request: Request<Full<Bytes>>) -> Result<Response<Incoming>, Failure> {
+        let url = request.uri().clone();
+        let sent = timeout(SILENCE, self.0.request(request)).await.map_err(|_| silent())?;
+        sent.map_err(|error| no_connection(&url, &error))
     }
 }
 
@@ -187,11 +242,14 @@ fn no_connection(url: &Uri, error: &legacy::Error) -> Failure {
 }
 
 fn refused(url: &Uri, status: StatusCode, body: &[u8]) -> Failure {
-    let message = serde_json::from_slice::<serde_json::Value>(body)
-        .ok()
-        .and_then(|answer| Some(answer.pointer("/error/message")?.as_str()?.to_owned()));
-    match message {
+    match error_message(body) {
         Some(message) => Failure::unavailable(format!("{url} answered {status}: {message}")),
         None => Failure::unavailable(format!("{url} answered {status}")),
     }
+}
+
+/// What an answer says of its error, when it is one of a gateway.
+fn error_message(body: &[u8]) -> Option<String> {
+    let answer: serde_json::Value = serde_json::from_slice(body).ok()?;
+    Some(answer.pointer("/error/message")?.as_str()?.to_owned())
 }

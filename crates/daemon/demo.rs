@@ -1,6 +1,9 @@
 //! `portcullis demo`: a whole gateway with two MCP servers of its own, in a folder that goes when it ends.
+//!
+//! One server is a program behind standard input and output, the other is reached over HTTP.
 
 mod clock;
+mod http;
 mod notes;
 mod server;
 mod stdio;
@@ -11,39 +14,31 @@ use std::{
     net::{Ipv4Addr, SocketAddr},
     os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _},
     path::{Path, PathBuf},
+    sync::Arc,
     time::SystemTime,
 };
 
-use clap::ValueEnum;
+use config::Secret;
+use gateway::{KeyRequest, Tokens, TokensError};
 use tokio::net::TcpListener;
 
 use crate::{
     cli,
     failure::Failure,
-    listen,
+    listen::{self, Stop, Terms},
+    origin::Allowed,
     run::{self, Doors},
 };
 
 /// The port for clients, and the one for operators after it.
 const PORT: u16 = 7420;
 
-/// The built-in MCP servers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Which {
-    /// Notes: tools, resources, a prompt with completion.
-    Notes,
-    /// A clock: tools, one of them slow with progress.
-    Clock,
-}
+/// The only tenant.
+const TENANT: &str = "demo";
 
-/// Runs one of the built-in servers on standard input and output.
-pub(crate) fn serve(which: Which) -> Result<(), Failure> {
-    let mut pipe = stdio::Pipe::standard();
-    match which {
-        Which::Notes => server::serve(&mut notes::Notes::new(), &mut pipe),
-        Which::Clock => server::serve(&mut clock::Clock, &mut pipe),
-    }
-    Ok(())
+/// Runs the notes on standard input and output.
+pub(crate) fn serve_notes() {
+    server::serve(&mut notes::Notes::new(), &mut stdio::Pipe::standard());
 }
 
 /// Runs the demo until a signal. `print` shows what to do with it.
@@ -52,18 +47,56 @@ pub(crate) fn run(port: Option<u16>, print: &dyn Fn(&str)) -> Result<(), Failure
         .map_err(|error| Failure::system(format!("cannot make a folder for the demo: {error}")))?;
     run::on_runtime(async {
         let doors = bind(port, print).await?;
-        let address = |listener: &TcpListener| {
-            listener
-                .local_addr()
-                .map_err(|error| Failure::system(format!("cannot tell the address: {error}")))
+        let clock = listen::bind((Ipv4Addr::LOCALHOST, 0).into(), "the demo's clock").await?;
+        let places = Places {
+            clients: address(&doors.clients)?,
+            operators: address(&doors.operators)?,
+            clock: address(&clock)?,
         };
-        let (clients, operators) = (address(&doors.clients)?, address(&doors.operators)?);
         let path = folder
-            .write_config(clients, operators, &run::this_program()?)
+            .write_config(&places, &run::this_program()?)
             .map_err(|error| Failure::system(format!("cannot write the demo's configuration: {error}")))?;
-        let loaded = cli::load(&path)?;
-        run::run(loaded.config, doors, || print(&welcome(clients, operators))).await
+        let config = cli::load(&path)?.config;
+        let state_dir = config.state_dir.clone();
+        let key = make_key(&state_dir)
+            .await
+            .map_err(|error| Failure::system(format!("cannot make the demo's API key: {error}")))?;
+        let site = Arc::new(http::ClockSite::new(Allowed::for_operators(&config)));
+        tokio::select! {
+            ended = run::run(config, doors, || print(&welcome(&places, &state_dir, &key))) => ended,
+            () = listen::serve(clock, site, Terms::plain(http::CONNECTIONS), Stop::default()) => {
+                Err(Failure::system("the demo's clock ended unexpectedly: the log says why"))
+            }
+        }
     })
+}
+
+/// The addresses of the demo.
+struct Places {
+    clients: SocketAddr,
+    operators: SocketAddr,
+    clock: SocketAddr,
+}
+
+fn address(listener: &TcpListener) -> Result<SocketAddr, Failure> {
+    listener.local_addr().map_err(|error| Failure::system(format!("cannot tell the address: {error}")))
+}
+
+/// The key of the demo's only principal. It is made before the gateway has the state folder.
+async fn make_key(state_dir: &Path) -> Result<Secret, TokensError> {
+    let tokens = Tokens::open(state_dir).await?;
+    let wanted = KeyRequest {
+        tenant: TENANT.to_owned(),
+        name: "demo".to_owned(),
+        principal: "you".to_owned(),
+        groups: Vec::new(),
+        scopes: Vec::new(),
+        servers: None,
+        expires_in: None,
+    };
+    let made = tokens.create_key(wanted).await;
+    tokens.close().await;
+    Ok(made?.key)
 }
 
 /// A port that was asked for must be free; the usual ones may be taken, and then any will do.
@@ -87,20 +120,28 @@ async fn bind(port: Option<u16>, print: &dyn Fn(&str)) -> Result<Doors, Failure>
     }
 }
 
-/// What a newcomer needs: addresses, a snippet for a client, one line for a shell.
-fn welcome(clients: SocketAddr, operators: SocketAddr) -> String {
+/// What a newcomer needs: addresses, a snippet for a client, one line for a shell. The key is shown here and nowhere
+/// else.
+fn welcome(places: &Places, state_dir: &Path, key: &Secret) -> String {
+    let Places { clients, operators, .. } = places;
     let url = format!("http://{clients}/mcp");
+    let authorization = format!("Bearer {}", key.expose());
     format!(
-        r#"Portcullis demo: one door, two built-in MCP servers behind it (notes, clock).
+        r#"Portcullis demo: one door, two built-in MCP servers behind it:
+notes, a program (stdio), and clock, over HTTP.
 
   MCP     {url}
-  Status  http://{operators}/status
+  Status  portcullis status --admin http://{operators} --state-dir {}
 
 Paste this into the settings of an MCP client:
 
 {{
   "mcpServers": {{
-    "portcullis": {{ "type": "http", "url": "{url}" }}
+    "portcullis": {{
+      "type": "http",
+      "url": "{url}",
+      "headers": {{ "Authorization": "{authorization}" }}
+    }}
   }}
 }}
 
@@ -110,14 +151,16 @@ Or call a tool right away, from another terminal:
 
 Ctrl-C ends it; nothing is kept.
 "#,
-        call_line(&url)
+        state_dir.display(),
+        call_line(&url, &authorization)
     )
 }
 
 /// One line for any shell with curl. MCP wants a handshake first: the inner command opens a session and hands its id
 /// to the outer one.
-fn call_line(url: &str) -> String {
-    let post = format!("curl -sS {url} -H 'Content-Type: application/json'");
+fn call_line(url: &str, authorization: &str) -> String {
+    let post =
+        format!("curl -sS {url} -H 'Content-Type: application/json' -H 'Authorization: {authorization}'");
     let hello = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"curl","version":"1"}}}"#;
     let call = r#"{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"clock__now","arguments":{"offset":"+02:00"}}}"#;
     format!(
@@ -139,12 +182,8 @@ impl Folder {
     }
 
     /// Writes the configuration that a person would write, and returns its main file.
-    fn write_config(
-        &self,
-        clients: SocketAddr,
-        operators: SocketAddr,
-        program: &Path,
-    ) -> io::Result<PathBuf> {
+    fn write_config(&self, places: &Places, program: &Path) -> io::Result<PathBuf> {
+        let Places { clients, operators, clock } = places;
         // JSON strings are YAML strings.
         let quote = |path: &Path| wire::quote(&path.to_string_lossy());
         let (state, program) = (quote(&self.0.join("state")), quote(program));
@@ -153,10 +192,11 @@ impl Folder {
             "listen: {clients}\nadmin: {{ listen: \"{operators}\" }}\nstate_dir: {state}\ntenants: tenants/*.yaml\n"
         );
         let tenant = format!(
-            r#"tenant: demo
+            r#"tenant: {TENANT}
+identity: {{ keys: true }}
 upstreams:
-  notes: {{ command: {program}, args: [__demo-server, notes], share: tenant, trust: trusted }}
-  clock: {{ command: {program}, args: [__demo-server, clock], share: tenant, trust: trusted }}
+  notes: {{ command: {program}, args: [__demo-notes], share: tenant, trust: trusted }}
+  clock: {{ url: "http://{clock}/mcp", share: tenant, trust: trusted }}
 "#
         );
         fs::DirBuilder::new().mode(0o700).create(self.0.join("tenants"))?;
@@ -183,13 +223,20 @@ mod tests {
     #[test]
     fn the_welcome_holds_a_line_to_paste() {
         let at = |port: u16| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-        let welcome = welcome(at(7420), at(7421));
+        let places = Places { clients: at(7420), operators: at(7421), clock: at(7422) };
+        let welcome = welcome(&places, Path::new("/tmp/x/state"), &Secret::new("pck_x".to_owned()));
         let line = welcome.lines().find(|line| line.trim().starts_with("curl ")).unwrap();
         assert!(line.contains("http://127.0.0.1:7420/mcp") && line.contains("clock__now"), "{line}");
+        assert_eq!(line.matches("-H 'Authorization: Bearer pck_x'").count(), 2, "{line}");
         let snippet: String =
             welcome.lines().skip_while(|line| *line != "{").take_while(|line| !line.is_empty()).collect();
         let snippet: serde_json::Value = serde_json::from_str(&snippet).unwrap();
-        assert_eq!(snippet["mcpServers"]["portcullis"]["type"], "http");
+        let server = &snippet["mcpServers"]["portcullis"];
+        assert_eq!(
+            (&server["type"], &server["headers"]["Authorization"]),
+            (&"http".into(), &"Bearer pck_x".into())
+        );
+        assert!(!welcome.contains("7422"), "nobody needs the clock's own address: {welcome}");
     }
 
     #[test]
@@ -206,10 +253,12 @@ mod tests {
     fn the_demo_s_configuration_is_one_that_loads() {
         let at = |port: u16| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
         let folder = Folder::make().unwrap();
-        let path = folder.write_config(at(1), at(2), &std::env::current_exe().unwrap()).unwrap();
+        let places = Places { clients: at(1), operators: at(2), clock: at(3) };
+        let path = folder.write_config(&places, &std::env::current_exe().unwrap()).unwrap();
         let config = cli::load(&path).unwrap().config;
         assert_eq!(config.tenants.len(), 1);
         assert_eq!(config.tenants[0].upstreams.len(), 2);
+        assert!(config.tenants[0].identity.as_ref().unwrap().keys);
         assert!(config.state_dir.starts_with(&folder.0));
     }
 }

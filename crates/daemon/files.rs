@@ -3,11 +3,12 @@
 use std::{
     env, fs,
     io::{self, Read as _},
-    os::unix::fs::PermissionsExt as _,
+    os::unix::fs::{FileTypeExt as _, OpenOptionsExt as _, PermissionsExt as _},
     path::{Path, PathBuf},
 };
 
 use config::Files;
+use rustix::fs::OFlags;
 
 /// A configuration file beyond this is a mistake.
 const FILE_BYTES: u64 = 8 * 1024 * 1024;
@@ -82,12 +83,29 @@ fn secret_variable(name: &str) -> String {
 }
 
 fn read(path: &Path, most: u64) -> io::Result<String> {
+    // Opening a FIFO, or reading some devices, would wait for somebody who may never come.
+    let flags = OFlags::NONBLOCK | OFlags::NOCTTY;
+    let file = fs::OpenOptions::new().read(true).custom_flags(flags.bits().cast_signed()).open(path)?;
+    let kind = file.metadata()?.file_type();
+    if !kind.is_file() {
+        let why = format!("it is {}, not a regular file", name(kind));
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
+    }
     let mut text = String::new();
-    fs::File::open(path)?.take(most + 1).read_to_string(&mut text)?;
+    file.take(most + 1).read_to_string(&mut text)?;
     if text.len() as u64 > most {
         return Err(io::Error::new(io::ErrorKind::FileTooLarge, format!("larger than {most} bytes")));
     }
     Ok(text)
+}
+
+fn name(kind: fs::FileType) -> &'static str {
+    match kind {
+        _ if kind.is_dir() => "a folder",
+        _ if kind.is_fifo() => "a FIFO",
+        _ if kind.is_char_device() || kind.is_block_device() => "a device",
+        _ => "something special",
+    }
 }
 
 fn is_program(path: &Path) -> bool {
@@ -113,6 +131,22 @@ mod tests {
         {
             assert_eq!(disk.secret(name), None, "{name}");
         }
+    }
+
+    #[test]
+    fn what_is_no_regular_file_is_told_and_not_waited_for() {
+        use rustix::fs::{CWD, FileType, Mode, mknodat};
+        let folder = tempfile::tempdir().unwrap();
+        let fifo = folder.path().join("fifo");
+        mknodat(CWD, &fifo, FileType::Fifo, Mode::RUSR, 0).unwrap();
+        let disk = Disk { secrets: vec![folder.path().to_owned()] };
+        for (path, kind) in
+            [(&*fifo, "a FIFO"), (folder.path(), "a folder"), (Path::new("/dev/zero"), "a device")]
+        {
+            let why = disk.read(path).unwrap_err().to_string();
+            assert_eq!(why, format!("it is {kind}, not a regular file"));
+        }
+        assert_eq!(disk.secret("fifo"), None);
     }
 
     #[test]

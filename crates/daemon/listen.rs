@@ -11,16 +11,19 @@ use std::{
     time::Duration,
 };
 
+use config::Config;
 use http::{HeaderValue, Request, Response, StatusCode, header};
-use hyper::{body::Incoming, server::conn::http1};
+use hyper::body::Incoming;
 use hyper_util::{
-    rt::{TokioIo, TokioTimer},
+    rt::{TokioExecutor, TokioIo, TokioTimer},
+    server::conn::auto,
     service::TowerToHyperService,
 };
 use tokio::{
+    io::{AsyncRead, AsyncWrite},
     net::{TcpListener, TcpStream},
     sync::Semaphore,
-    time::sleep,
+    time::{sleep, timeout},
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tower::ServiceBuilder;
@@ -31,16 +34,24 @@ use tower_http::{
 
 use crate::{
     failure::Failure,
+    framing::{Framing, HEAD_BYTES, HEAD_FIELDS, Spoken},
     socket::{Activity, Sending, Socket},
+    tls::Tls,
     transport::{body::Body, refusal::Refusal},
 };
 
 /// A connection may be idle for so long. Longer than the balancers in use keep theirs, so that they close first.
 const IDLE_TIME: Duration = Duration::from_secs(620);
 
-/// The largest head, and the most header fields (security 32).
-const HEAD_BYTES: usize = 32 * 1024;
-const HEAD_FIELDS: usize = 100;
+/// A handshake must be finished in this time (security 31).
+const HANDSHAKE_TIME: Duration = Duration::from_secs(10);
+
+/// Requests of one HTTP/2 connection at a time, and how often such a connection shows that it is alive (security 41).
+const STREAMS: u32 = 128;
+const PING_TIME: Duration = Duration::from_secs(30);
+
+/// Streams that a client may have opened and taken back before we have looked at them.
+const TAKEN_BACK: usize = 20;
 
 /// What is served at a listener.
 pub(crate) trait Site: Send + Sync + 'static {
@@ -57,6 +68,31 @@ pub(crate) trait Site: Send + Sync + 'static {
 pub(crate) struct Ends {
     pub(crate) local: SocketAddr,
     pub(crate) peer: SocketAddr,
+}
+
+/// On what terms connections are taken.
+#[derive(Clone)]
+pub(crate) struct Terms {
+    /// How many at a time.
+    pub(crate) most: usize,
+    /// Which versions of HTTP they may speak.
+    pub(crate) spoken: Spoken,
+    /// They begin with a TLS handshake.
+    pub(crate) tls: Option<Arc<Tls>>,
+}
+
+impl Terms {
+    /// For the clients' listener, as configured.
+    pub(crate) fn of_clients(config: &Config) -> Result<Terms, Failure> {
+        let spoken = if config.http2 { Spoken::OneOrTwo } else { Spoken::One };
+        let tls = config.tls.as_ref().map(|files| Tls::open(files, spoken)).transpose()?;
+        Ok(Terms { most: config.limits.connections, spoken, tls })
+    }
+
+    /// HTTP/1.1 in the clear.
+    pub(crate) fn plain(most: usize) -> Terms {
+        Terms { most, spoken: Spoken::One, tls: None }
+    }
 }
 
 /// The two steps in which a listener stops.
@@ -82,7 +118,8 @@ pub(crate) async fn bind(address: SocketAddr, setting: &str) -> Result<TcpListen
 }
 
 /// Accepts connections until told to stop, and returns when the last of them is closed.
-pub(crate) async fn serve<S: Site>(listener: TcpListener, site: Arc<S>, most: usize, stop: Stop) {
+pub(crate) async fn serve<S: Site>(listener: TcpListener, site: Arc<S>, terms: Terms, stop: Stop) {
+    let most = terms.most;
     let room = Arc::new(Semaphore::new(most.min(Semaphore::MAX_PERMITS)));
     let connections = TaskTracker::new();
     loop {
@@ -105,7 +142,7 @@ pub(crate) async fn serve<S: Site>(listener: TcpListener, site: Arc<S>, most: us
             turn_away(stream);
             continue;
         };
-        let connection = connection(stream, peer, Arc::clone(&site), stop.finish.clone());
+        let connection = connection(stream, peer, Arc::clone(&site), terms.clone(), stop.finish.clone());
         connections.spawn(async move {
             connection.await;
             drop(permit);
@@ -117,12 +154,41 @@ pub(crate) async fn serve<S: Site>(listener: TcpListener, site: Arc<S>, most: us
     connections.wait().await;
 }
 
-/// Serves one connection. The tower layers of the product are all here; the first sees an answer last.
-async fn connection<S: Site>(stream: TcpStream, peer: SocketAddr, site: Arc<S>, finish: CancellationToken) {
+/// Serves one connection.
+async fn connection<S: Site>(
+    stream: TcpStream,
+    peer: SocketAddr,
+    site: Arc<S>,
+    terms: Terms,
+    finish: CancellationToken,
+) {
     let Ok(local) = stream.local_addr() else { return };
     let ends = Ends { local, peer };
     // Answers are written whole; waiting for more to fill a packet only delays them.
     let _ = stream.set_nodelay(true);
+    let Some(tls) = terms.tls else { return converse(stream, ends, site, terms.spoken, finish).await };
+    let handshake = timeout(HANDSHAKE_TIME, tls.acceptor().accept(stream));
+    let shaken = tokio::select! {
+        shaken = handshake => shaken,
+        () = finish.cancelled() => return,
+    };
+    match shaken {
+        // Boxed, so that connections in the clear do not keep room for it.
+        Ok(Ok(stream)) => Box::pin(converse(stream, ends, site, terms.spoken, finish)).await,
+        Ok(Err(error)) => tracing::debug!(%peer, %error, "no TLS handshake"),
+        Err(_) => tracing::debug!(%peer, "the TLS handshake took too long"),
+    }
+}
+
+/// Answers requests until the connection ends. The tower layers of the product are all here; the first sees an answer
+/// last.
+async fn converse<S: Site, C: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
+    stream: C,
+    ends: Ends,
+    site: Arc<S>,
+    spoken: Spoken,
+    finish: CancellationToken,
+) {
     let activity = Arc::new(Activity::default());
     let shared = Arc::clone(&activity);
     let service = ServiceBuilder::new()
@@ -130,34 +196,55 @@ async fn connection<S: Site>(stream: TcpStream, peer: SocketAddr, site: Arc<S>, 
         .layer(fixed(header::CACHE_CONTROL, "no-store"))
         .layer(CatchPanicLayer::custom(Contained))
         .service_fn(move |request| {
-            let (site, answering) = (Arc::clone(&site), shared.answer());
+            let (site, answering, refusal) = (Arc::clone(&site), shared.answer(), shared.refusal());
             // Boxed, so that a connection that waits for its next request does not keep room for the answer.
-            let answer = Box::pin(site.answer(request, ends));
+            let answer = Box::pin(async move {
+                match refusal {
+                    Some(refusal) => refusal.into(),
+                    None => site.answer(request, ends).await,
+                }
+            });
             async move {
                 let response = answer.await;
                 Ok::<_, Infallible>(response.map(|body| Sending::new(body, answering)))
             }
         });
-    let mut http = http1::Builder::new();
-    http.timer(TokioTimer::new())
-        .header_read_timeout(IDLE_TIME)
-        .max_header_size(HEAD_BYTES)
-        .max_headers(HEAD_FIELDS);
-    let io = TokioIo::new(Socket::new(stream, Arc::clone(&activity), finish.clone()));
-    let mut connection = pin!(http.serve_connection(io, TowerToHyperService::new(service)));
+    let http = http(spoken);
+    let socket = Socket::new(stream, Arc::clone(&activity), Framing::new(spoken), finish.clone());
+    let serving = http.serve_connection(TokioIo::new(socket), TowerToHyperService::new(service));
+    let mut serving = pin!(serving);
     let ended = tokio::select! {
-        ended = connection.as_mut() => ended,
+        ended = serving.as_mut() => ended,
         () = finish.cancelled() => {
             if !activity.was_used() {
                 // Opened in advance, never used: there is nothing to finish.
                 return;
             }
-            connection.as_mut().graceful_shutdown();
-            connection.await
+            serving.as_mut().graceful_shutdown();
+            serving.await
         }
     };
     if let Err(error) = ended {
-        tracing::debug!(%peer, %error, "connection ended");
+        tracing::debug!(peer = %ends.peer, %error, "connection ended");
+    }
+}
+
+/// The library, within bounds (security 31, 32, 41).
+fn http(spoken: Spoken) -> auto::Builder<TokioExecutor> {
+    let mut http = auto::Builder::new(TokioExecutor::new());
+    http.http1().timer(TokioTimer::new()).header_read_timeout(IDLE_TIME).max_headers(HEAD_FIELDS);
+    match spoken {
+        Spoken::One => http.http1_only(),
+        Spoken::OneOrTwo => {
+            http.http2()
+                .timer(TokioTimer::new())
+                .max_concurrent_streams(STREAMS)
+                .max_header_list_size(u32::try_from(HEAD_BYTES).unwrap_or(u32::MAX))
+                .max_pending_accept_reset_streams(TAKEN_BACK)
+                .keep_alive_interval(PING_TIME)
+                .keep_alive_timeout(PING_TIME);
+            http
+        }
     }
 }
 
@@ -190,149 +277,4 @@ fn turn_away(stream: TcpStream) {
 }
 
 #[cfg(test)]
-mod tests {
-    use tokio::{
-        io::{AsyncReadExt as _, AsyncWriteExt as _},
-        task::JoinHandle,
-    };
-
-    use super::*;
-    use crate::transport::body;
-
-    /// Panics, reads a body of at most 10 bytes, answers before it reads, or says hello.
-    struct Echo;
-
-    impl Site for Echo {
-        async fn answer(self: Arc<Self>, request: Request<Incoming>, _: Ends) -> Response<Body> {
-            let (head, incoming) = request.into_parts();
-            match head.uri.path() {
-                "/panic" => panic!("on purpose"),
-                "/read" => {
-                    let read = body::unread(incoming, 10).await;
-                    Response::new(body::text(format!("{read:?}")))
-                }
-                "/refuse" => Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, "too large").into(),
-                _ => Response::new(body::text("hello")),
-            }
-        }
-    }
-
-    async fn start(most: usize) -> (SocketAddr, Stop, JoinHandle<()>) {
-        let listener = bind("127.0.0.1:0".parse().unwrap(), "`listen`").await.unwrap();
-        let address = listener.local_addr().unwrap();
-        let stop = Stop::default();
-        let serving = tokio::spawn(serve(listener, Arc::new(Echo), most, stop.clone()));
-        (address, stop, serving)
-    }
-
-    /// Sends bytes and reads until the other side has nothing more to say.
-    async fn talk(stream: &mut TcpStream, sent: &[u8]) -> String {
-        stream.write_all(sent).await.unwrap();
-        let mut answer = Vec::new();
-        stream.read_to_end(&mut answer).await.unwrap();
-        String::from_utf8(answer).unwrap()
-    }
-
-    async fn once(address: SocketAddr, sent: &[u8]) -> String {
-        talk(&mut TcpStream::connect(address).await.unwrap(), sent).await
-    }
-
-    /// Asks on a connection that stays open.
-    async fn greet(stream: &mut TcpStream) -> String {
-        stream.write_all(b"GET / HTTP/1.1\r\nhost: h\r\n\r\n").await.unwrap();
-        let mut answer = Vec::new();
-        while !answer.ends_with(b"hello") {
-            answer.push(stream.read_u8().await.unwrap());
-        }
-        String::from_utf8(answer).unwrap()
-    }
-
-    #[tokio::test]
-    async fn a_panic_ends_its_own_request_only() {
-        let (address, ..) = start(10).await;
-        let two =
-            b"GET /panic HTTP/1.1\r\nhost: h\r\n\r\nGET / HTTP/1.1\r\nhost: h\r\nconnection: close\r\n\r\n";
-        let answers = once(address, two).await;
-        assert!(answers.starts_with("HTTP/1.1 500 ") && answers.contains("internal error"), "{answers}");
-        assert!(!answers.contains("on purpose"), "{answers}");
-        assert!(answers.ends_with("hello"), "{answers}");
-        assert_eq!(answers.matches("x-content-type-options: nosniff").count(), 2, "{answers}");
-    }
-
-    #[tokio::test]
-    async fn a_body_is_read_up_to_its_limit() {
-        let (address, ..) = start(10).await;
-        for (body, expected) in [
-            ("content-length: 0\r\n\r\n", "Ok(b\"\")"),
-            ("content-length: 10\r\n\r\n0123456789", "Ok(b\"0123456789\")"),
-            ("content-length: 11\r\n\r\n01234567890", "Err(TooLarge { limit: 10 })"),
-            (
-                "transfer-encoding: chunked\r\n\r\n3\r\nabc\r\n3\r\ndef\r\n2\r\ngh\r\n0\r\n\r\n",
-                "Ok(b\"abcdefgh\")",
-            ),
-            (
-                "transfer-encoding: chunked\r\n\r\n6\r\nabcdef\r\n6\r\nabcdef\r\n",
-                "Err(TooLarge { limit: 10 })",
-            ),
-            ("transfer-encoding: chunked\r\n\r\nzz\r\n", "Err(Broken)"),
-        ] {
-            let request = format!("POST /read HTTP/1.1\r\nhost: h\r\nconnection: close\r\n{body}");
-            let answer = once(address, request.as_bytes()).await;
-            assert!(answer.ends_with(expected), "{body}: {answer}");
-        }
-    }
-
-    #[tokio::test]
-    async fn a_refusal_arrives_although_the_client_is_still_sending() {
-        let (address, ..) = start(10).await;
-        let mut sent = b"POST /refuse HTTP/1.1\r\nhost: h\r\ncontent-length: 8000000\r\n\r\n".to_vec();
-        sent.resize(8_000_000, b' ');
-        let answer = once(address, &sent).await;
-        assert!(answer.starts_with("HTTP/1.1 413 "), "{answer}");
-    }
-
-    #[tokio::test]
-    async fn a_head_has_bounds() {
-        let (address, ..) = start(10).await;
-        let long = format!("GET / HTTP/1.1\r\nhost: h\r\nx: {}\r\n\r\n", "a".repeat(HEAD_BYTES));
-        let many = format!("GET / HTTP/1.1\r\nhost: h\r\n{}\r\n", "x: y\r\n".repeat(HEAD_FIELDS));
-        for head in [long, many] {
-            let answer = once(address, head.as_bytes()).await;
-            assert!(answer.starts_with("HTTP/1.1 431 "), "{answer}");
-        }
-    }
-
-    #[tokio::test]
-    async fn a_connection_too_many_is_told_so() {
-        let (address, ..) = start(1).await;
-        let mut first = TcpStream::connect(address).await.unwrap();
-        greet(&mut first).await;
-        let answer = once(address, b"").await;
-        assert!(answer.starts_with("HTTP/1.1 429 ") && answer.contains("retry-after"), "{answer}");
-        assert!(greet(&mut first).await.ends_with("hello"));
-    }
-
-    #[tokio::test]
-    async fn stopping_refuses_new_connections_first_and_closes_the_others_last() {
-        let (address, stop, serving) = start(10).await;
-        let mut open = TcpStream::connect(address).await.unwrap();
-        let mut unused = TcpStream::connect(address).await.unwrap();
-        greet(&mut open).await;
-        stop.refuse.cancel();
-        while TcpStream::connect(address).await.is_ok() {
-            tokio::task::yield_now().await;
-        }
-        assert!(greet(&mut open).await.ends_with("hello"), "an open connection goes on");
-        stop.finish.cancel();
-        serving.await.unwrap();
-        assert_eq!(talk(&mut open, b"").await, "", "it is closed");
-        assert_eq!(talk(&mut unused, b"").await, "", "and so is one that was never used");
-    }
-
-    #[tokio::test]
-    async fn an_address_that_is_taken_is_named() {
-        let (address, ..) = start(1).await;
-        let failure = bind(address, "`listen`").await.unwrap_err().to_string();
-        assert!(failure.contains(&address.to_string()) && failure.contains("`listen`"), "{failure}");
-    }
-}
+mod tests;

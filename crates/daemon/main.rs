@@ -4,13 +4,18 @@ mod cli;
 mod run;
 
 mod admin;
+mod credentials;
+mod framing;
+mod key;
 mod listen;
 mod origin;
 mod socket;
+mod tls;
 mod transport;
 
 mod client;
 mod demo;
+mod descriptors;
 mod failure;
 mod files;
 mod log;

@@ -4,7 +4,7 @@
 use std::net::{IpAddr, SocketAddr};
 
 use config::Config;
-use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header, request::Parts};
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Version, header, request::Parts};
 
 use crate::transport::refusal::Refusal;
 
@@ -63,8 +63,13 @@ impl Allowed {
     /// Lets a request in, or refuses it. Returns the listed origin it came from, if a page sent it. `local` is the
     /// address of our end of the connection.
     pub(crate) fn admit(&self, head: &Parts, local: SocketAddr) -> Result<Option<HeaderValue>, Refusal> {
-        let written = single(&head.headers, &header::HOST)?.ok_or_else(no_host)?;
-        let host = written.to_str().ok().and_then(Host::read).ok_or_else(no_host)?;
+        let written = match (single(&head.headers, &header::HOST)?, head.uri.authority()) {
+            (Some(host), _) => host.to_str().ok(),
+            // There the target says it.
+            (None, Some(target)) if head.version == Version::HTTP_2 => Some(target.as_str()),
+            (None, _) => None,
+        };
+        let host = written.and_then(Host::read).ok_or_else(no_host)?;
         if head.uri.authority().is_some_and(|target| Host::read(target.as_str()).as_ref() != Some(&host)) {
             return Err(Refusal::new(
                 StatusCode::BAD_REQUEST,
@@ -179,8 +184,13 @@ mod tests {
 
     /// The status of the refusal, 200 for none.
     fn asked(allowed: &Allowed, target: &str, headers: &[(HeaderName, &str)]) -> u16 {
+        asked_in(Version::HTTP_11, allowed, target, headers)
+    }
+
+    fn asked_in(version: Version, allowed: &Allowed, target: &str, headers: &[(HeaderName, &str)]) -> u16 {
         let mut request = http::Request::new(());
         *request.uri_mut() = target.parse().unwrap();
+        *request.version_mut() = version;
         request.headers_mut().extend(
             headers.iter().map(|(name, value)| (name.clone(), HeaderValue::from_str(value).unwrap())),
         );
@@ -234,7 +244,14 @@ mod tests {
         assert_eq!(asked(&allowed, "http://localhost:7420/mcp", std::slice::from_ref(&here)), 200);
         assert_eq!(asked(&allowed, "http://LOCALHOST:7420/mcp", std::slice::from_ref(&here)), 200);
         assert_eq!(asked(&allowed, "http://mcp.example.com/mcp", std::slice::from_ref(&here)), 400);
-        assert_eq!(asked(&allowed, "http://me@localhost:7420/mcp", &[here]), 400);
+        assert_eq!(asked(&allowed, "http://me@localhost:7420/mcp", std::slice::from_ref(&here)), 400);
+        assert_eq!(asked(&allowed, "http://localhost:7420/mcp", &[]), 400);
+        let two = |target, headers: &[_]| asked_in(Version::HTTP_2, &allowed, target, headers);
+        assert_eq!(two("http://localhost:7420/mcp", &[]), 200);
+        assert_eq!(two("http://localhost:7420/mcp", &[here]), 200);
+        assert_eq!(two("http://localhost:7420/mcp", &[there]), 400);
+        assert_eq!(two("http://evil.example/mcp", &[]), 403);
+        assert_eq!(two("/mcp", &[]), 400);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Start and drain: the order, written down once.
 
-use std::{future::Future, path::PathBuf, sync::Arc, time::Duration};
+use std::{future::Future, io, path::PathBuf, sync::Arc, time::Duration};
 
 use config::Config;
 use gateway::Gateway;
@@ -12,8 +12,11 @@ use tokio::{
 
 use crate::{
     admin::{self, Admin},
+    descriptors,
     failure::{Exit, Failure},
-    listen::{self, Stop},
+    key::Key,
+    listen::{self, Stop, Terms},
+    tls::Tls,
     transport::streamable_http::StreamableHttp,
 };
 
@@ -53,8 +56,10 @@ pub(crate) fn on_runtime(work: impl Future<Output = Result<(), Failure>>) -> Res
 /// Runs the gateway until a signal asks it to stop. `ready` is called when clients are served.
 pub(crate) async fn run(config: Config, doors: Doors, ready: impl FnOnce()) -> Result<(), Failure> {
     let mut signals = Signals::watch()?;
+    descriptors::raise(&config);
     let config = Arc::new(config);
 
+    let terms = Terms::of_clients(&config)?;
     let gateway = tokio::select! {
         opened = Gateway::open(Arc::clone(&config), this_program()?) => opened,
         _ = signals.next() => return Ok(()),
@@ -62,14 +67,15 @@ pub(crate) async fn run(config: Config, doors: Doors, ready: impl FnOnce()) -> R
     let gateway = gateway.map_err(|error| Failure::system(format!("cannot start: {error}")))?;
 
     let clients = Arc::new(StreamableHttp::new(&config, Arc::clone(&gateway)));
-    let admin = Arc::new(Admin::new(&config, Arc::clone(&gateway)));
+    let key = Key::open(&config.state_dir)?;
+    let admin = Arc::new(Admin::new(&config, key, Arc::clone(&gateway)));
     let (stop_clients, stop_operators) = (Stop::default(), Stop::default());
-    let mut serving =
-        tokio::spawn(listen::serve(doors.clients, clients, config.limits.connections, stop_clients.clone()));
+    let tls = terms.tls.clone();
+    let mut serving = tokio::spawn(listen::serve(doors.clients, clients, terms, stop_clients.clone()));
     let operating = tokio::spawn(listen::serve(
         doors.operators,
         Arc::clone(&admin),
-        admin::CONNECTIONS,
+        Terms::plain(admin::CONNECTIONS),
         stop_operators.clone(),
     ));
     tracing::info!(listen = %config.listen, admin = %config.admin, "serving");
@@ -77,6 +83,7 @@ pub(crate) async fn run(config: Config, doors: Doors, ready: impl FnOnce()) -> R
 
     let signal = tokio::select! {
         signal = signals.next() => signal,
+        error = follow(tls) => return Err(Failure::system(format!("cannot follow the certificate: {error}"))),
         _ = &mut serving => return Err(Failure::system("the listener ended unexpectedly: the log says why")),
     };
     tracing::info!(
@@ -105,6 +112,14 @@ pub(crate) async fn run(config: Config, doors: Doors, ready: impl FnOnce()) -> R
             Ok(())
         }
         second = signals.next() => Err(Failure::at_once(second.exit)),
+    }
+}
+
+/// Follows the certificate while there is one, and never ends otherwise.
+async fn follow(tls: Option<Arc<Tls>>) -> io::Error {
+    match tls {
+        Some(tls) => tls.follow().await,
+        None => std::future::pending().await,
     }
 }
 

@@ -1,25 +1,30 @@
-//! A client's socket, with bounds on how long the client may keep us waiting: for a head, when we write, when we close.
+//! A client's socket: only well-framed requests come through it, and there are bounds on how long the client may keep
+//! us waiting, for a head, when we write, when we close.
 
 use std::{
     future::Future as _,
     io::{self, IoSlice},
     pin::Pin,
     sync::{
-        Arc,
-        atomic::{AtomicBool, AtomicUsize, Ordering},
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicUsize, Ordering},
     },
     task::{Context, Poll, ready},
     time::Duration,
 };
 
-use bytes::Bytes;
+use bytes::{Buf as _, Bytes, BytesMut};
 use http_body::{Body, Frame, SizeHint};
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
-    net::TcpStream,
     time::{Sleep, sleep},
 };
 use tokio_util::sync::CancellationToken;
+
+use crate::{
+    framing::{Broken, Framing},
+    transport::refusal::Refusal,
+};
 
 /// The head of a request must be complete so long after its first byte, and the first head so long after the
 /// connection (security 31). The server's own timer cannot be used for it: it closes idle connections as well, and
@@ -32,10 +37,20 @@ const WRITE_TIME: Duration = Duration::from_secs(30);
 /// How long bytes that nobody will read are taken in after the last answer.
 const CLOSE_TIME: Duration = Duration::from_secs(1);
 
+/// Stands in for a head that is refused; the answer to it is the refusal.
+const REFUSED: &[u8] = b"GET / HTTP/1.1\r\nconnection: close\r\n\r\n";
+
 /// Wraps the stream of one connection.
-pub(crate) struct Socket {
-    stream: TcpStream,
+pub(crate) struct Socket<S> {
+    stream: S,
     activity: Arc<Activity>,
+    framing: Framing,
+    /// What was read and not let through yet: the beginning of a head, mostly nothing.
+    held: BytesMut,
+    /// How much of it may be let through.
+    ready: usize,
+    /// Nothing more is let through.
+    over: bool,
     /// Runs while a head is awaited, with the number of heads that were complete when it began.
     head: Option<(Pin<Box<Sleep>>, usize)>,
     /// Runs while the client takes nothing.
@@ -50,7 +65,8 @@ pub(crate) struct Socket {
 #[derive(Debug, Default)]
 pub(crate) struct Activity {
     heads: AtomicUsize,
-    answering: AtomicBool,
+    answering: AtomicUsize,
+    refused: Mutex<Option<Refusal>>,
 }
 
 impl Activity {
@@ -62,8 +78,17 @@ impl Activity {
     /// A head is complete. The answer lasts as long as what is returned; no other head is awaited meanwhile.
     pub(crate) fn answer(self: &Arc<Activity>) -> Answering {
         self.heads.fetch_add(1, Ordering::Relaxed);
-        self.answering.store(true, Ordering::Relaxed);
+        self.answering.fetch_add(1, Ordering::Relaxed);
         Answering(Arc::clone(self))
+    }
+
+    /// What the last head of the connection is answered with, if it was not well-formed.
+    pub(crate) fn refusal(&self) -> Option<Refusal> {
+        self.refused.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    fn refuse(&self, refusal: Refusal) {
+        *self.refused.lock().unwrap_or_else(PoisonError::into_inner) = Some(refusal);
     }
 }
 
@@ -72,7 +97,7 @@ pub(crate) struct Answering(Arc<Activity>);
 
 impl Drop for Answering {
     fn drop(&mut self) {
-        self.0.answering.store(false, Ordering::Relaxed);
+        self.0.answering.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -109,10 +134,26 @@ impl<B: Body<Data = Bytes> + Unpin> Body for Sending<B> {
     }
 }
 
-impl Socket {
+impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
     /// Takes an accepted stream.
-    pub(crate) fn new(stream: TcpStream, activity: Arc<Activity>, hurry: CancellationToken) -> Socket {
-        let mut socket = Socket { stream, activity, head: None, stalled: None, closing: None, hurry };
+    pub(crate) fn new(
+        stream: S,
+        activity: Arc<Activity>,
+        framing: Framing,
+        hurry: CancellationToken,
+    ) -> Socket<S> {
+        let mut socket = Socket {
+            stream,
+            activity,
+            framing,
+            held: BytesMut::new(),
+            ready: 0,
+            over: false,
+            head: None,
+            stalled: None,
+            closing: None,
+            hurry,
+        };
         socket.await_head();
         socket
     }
@@ -128,6 +169,63 @@ impl Socket {
         self.head.take_if(|(_, before)| heads != *before);
     }
 
+    /// While an answer is under way, what comes in belongs to its request. With many requests at a time nothing can be
+    /// told from that; the library looks after those.
+    fn expects_head(&self) -> bool {
+        self.activity.answering.load(Ordering::Relaxed) == 0 && !self.framing.is_multiplexed()
+    }
+
+    /// Reads from the stream to the end of `buf`.
+    fn poll_stream(&mut self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let read = Pin::new(&mut self.stream).poll_read(cx, buf);
+        self.forget_head();
+        if read.is_ready() {
+            if self.expects_head() {
+                self.await_head();
+            }
+            return read;
+        }
+        if !self.held.is_empty() && self.expects_head() {
+            // It began while an answer was under way.
+            self.await_head();
+        }
+        if let Some((timer, _)) = &mut self.head {
+            ready!(timer.as_mut().poll(cx));
+            return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
+        }
+        Poll::Pending
+    }
+
+    /// Looks at what is held.
+    fn inspect(&mut self) -> io::Result<()> {
+        match self.framing.advance(&self.held) {
+            Ok(through) => self.ready = through,
+            Err(Broken::Head(refusal)) => {
+                self.activity.refuse(refusal);
+                self.over = true;
+                self.held = BytesMut::from(REFUSED);
+                self.ready = REFUSED.len();
+            }
+            Err(Broken::Body) => {
+                self.over = true;
+                return Err(io::Error::new(io::ErrorKind::InvalidData, "the framing of the body is broken"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Lets through what may be.
+    fn release(&mut self, buf: &mut ReadBuf<'_>) {
+        let now = self.ready.min(buf.remaining());
+        buf.put_slice(self.held.get(..now).unwrap_or_default());
+        self.held.advance(now);
+        self.ready -= now;
+        if self.held.is_empty() {
+            // An idle connection keeps no room.
+            self.held = BytesMut::new();
+        }
+    }
+
     fn bounded<T>(&mut self, cx: &mut Context<'_>, written: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
         if written.is_ready() {
             self.stalled = None;
@@ -139,30 +237,49 @@ impl Socket {
     }
 }
 
-impl AsyncRead for Socket {
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for Socket<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        let read = Pin::new(&mut self.stream).poll_read(cx, buf);
-        self.forget_head();
-        if read.is_ready() {
-            // While an answer is under way, what comes in belongs to its request.
-            if !self.activity.answering.load(Ordering::Relaxed) {
-                self.await_head();
+        loop {
+            if self.ready == 0 && !self.over && !self.held.is_empty() {
+                self.inspect()?;
             }
-            return read;
+            if self.ready > 0 {
+                self.release(buf);
+                return Poll::Ready(Ok(()));
+            }
+            if self.over {
+                // The last answer is under way, and the connection ends with it.
+                return Poll::Pending;
+            }
+            let before = buf.filled().len();
+            ready!(self.poll_stream(cx, buf))?;
+            let read = buf.filled().get(before..).unwrap_or_default();
+            if read.is_empty() {
+                return Poll::Ready(Ok(()));
+            }
+            if self.held.is_empty()
+                && let Ok(through) = self.framing.advance(read)
+            {
+                // Mostly whole requests come in one piece, and stay where they are.
+                self.held.extend_from_slice(read.get(through..).unwrap_or_default());
+                buf.set_filled(before + through);
+                if through > 0 {
+                    return Poll::Ready(Ok(()));
+                }
+                continue;
+            }
+            // Looked at again from the beginning: what is broken is found again.
+            self.held.extend_from_slice(read);
+            buf.set_filled(before);
         }
-        if let Some((timer, _)) = &mut self.head {
-            ready!(timer.as_mut().poll(cx));
-            return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
-        }
-        Poll::Pending
     }
 }
 
-impl AsyncWrite for Socket {
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Socket<S> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.stream).poll_write(cx, buf);
         self.bounded(cx, written)

@@ -3,5 +3,7 @@
 pub(crate) mod accept;
 pub(crate) mod body;
 pub(crate) mod cors;
+pub(crate) mod door;
+pub(crate) mod forwarded;
 pub(crate) mod refusal;
 pub(crate) mod streamable_http;

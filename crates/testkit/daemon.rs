@@ -127,7 +127,11 @@ impl Daemon {
     /// One page of the operators' listener.
     pub fn get(&self, path: &str) -> Answer {
         let mut connection = Connection::open(self.operators);
-        connection.send(&Request::new("GET", path).bytes(self.operators));
+        let mut request = Request::new("GET", path);
+        if let Ok(key) = fs::read_to_string(self.folder.path().join("state/admin.key")) {
+            request = request.with("Authorization", &format!("Bearer {}", key.trim()));
+        }
+        connection.send(&request.bytes(self.operators));
         connection.answer()
     }
 

@@ -14,8 +14,8 @@ pub(crate) fn status(args: &StatusArgs) -> Result<(), Failure> {
         .enable_all()
         .build()
         .map_err(|error| Failure::system(format!("cannot start the runtime: {error}")))?;
-    let url = format!("{}/status", args.admin.trim_end_matches('/'));
-    let page = runtime.block_on(client::get(&url))?;
+    let url = format!("{}/status", args.operator.admin.trim_end_matches('/'));
+    let page = runtime.block_on(client::get(&url, args.operator.credential()?))?;
     let unreadable = |why: String| Failure::unavailable(format!("{url} is no status page: {why}"));
     let text = std::str::from_utf8(&page).map_err(|error| unreadable(error.to_string()))?;
     let status: Value = serde_json::from_str(text).map_err(|error| unreadable(error.to_string()))?;

@@ -4,7 +4,7 @@ use serde_json::{Value, value::RawValue};
 use wire::{Frame, Kind, Shape};
 
 use crate::{
-    cli::{CallArgs, Form, ToolsCommand, output},
+    cli::{CallArgs, Form, Server, ToolsCommand, output},
     client::Client,
     failure::Failure,
 };
@@ -23,14 +23,14 @@ pub(crate) fn run(command: ToolsCommand) -> Result<(), Failure> {
         .map_err(|error| Failure::system(format!("cannot start the runtime: {error}")))?;
     runtime.block_on(async {
         match command {
-            ToolsCommand::Ls { server, output } => list(&server.url, output.output).await,
+            ToolsCommand::Ls { server, output } => list(&server, output.output).await,
             ToolsCommand::Call(args) => call(&args).await,
         }
     })
 }
 
-async fn list(url: &str, form: Form) -> Result<(), Failure> {
-    let mut client = Client::connect(url).await?;
+async fn list(server: &Server, form: Form) -> Result<(), Failure> {
+    let mut client = Client::connect(&server.url, server.token.as_deref()).await?;
     let tools = all_tools(&mut client).await;
     client.close().await;
     let tools = tools?;
@@ -74,7 +74,7 @@ fn tool_table(tools: &[String]) -> String {
 
 async fn call(args: &CallArgs) -> Result<(), Failure> {
     let params = format!("{{\"name\":{},\"arguments\":{}}}", wire::quote(&args.name), arguments(args)?);
-    let mut client = Client::connect(&args.server.url).await?;
+    let mut client = Client::connect(&args.server.url, args.server.token.as_deref()).await?;
     let answer = client.request("tools/call", &params).await;
     client.close().await;
     let answer = answer?;

@@ -1,4 +1,4 @@
-//! A small MCP server over lines: the handshake and the dispatch that both demo servers share.
+//! A small MCP server: the handshake and the dispatch that both demo servers share.
 
 use serde_json::{Map, Value, json};
 use wire::{Era, Revision};
@@ -42,7 +42,8 @@ pub(super) fn serve(server: &mut dyn Server, pipe: &mut Pipe) {
     }
 }
 
-fn reply(server: &mut dyn Server, message: &Value, pipe: &mut Pipe) -> Option<Value> {
+/// The answer to one message, if it is a request.
+pub(super) fn reply(server: &mut dyn Server, message: &Value, pipe: &mut Pipe) -> Option<Value> {
     // Notifications have no id, and none of them needs anything done.
     let id = message.get("id")?;
     let method = message.get("method")?.as_str()?;

@@ -2,7 +2,7 @@
 
 use std::{
     collections::VecDeque,
-    io::{self, BufRead as _, Read as _, Write},
+    io::{self, BufRead as _, Read as _, Write as _},
     sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel},
     thread,
     time::{Duration, Instant},
@@ -16,12 +16,15 @@ const LINE_BYTES: u64 = 4 * 1024 * 1024;
 /// Messages that may wait while a tool is busy.
 const QUEUE: usize = 64;
 
+/// Where messages go.
+type Output = Box<dyn FnMut(&Value) + Send>;
+
 /// Messages in, messages out.
 pub(super) struct Pipe {
     input: Receiver<Value>,
     /// What came in while a tool was waiting, and was not about it.
     early: VecDeque<Value>,
-    output: Box<dyn Write>,
+    output: Output,
 }
 
 /// How a wait ended.
@@ -39,7 +42,18 @@ impl Pipe {
         let (sender, input) = sync_channel(QUEUE);
         // Ends with the input; the process ends with it.
         thread::spawn(move || read_lines(&sender));
-        Pipe { input, early: VecDeque::new(), output: Box::new(io::stdout()) }
+        let mut output = io::stdout();
+        let write = move |message: &Value| {
+            // A reader that is gone closes the input as well, and that ends us.
+            let _ = writeln!(output, "{message}").and_then(|()| output.flush());
+        };
+        Pipe { input, early: VecDeque::new(), output: Box::new(write) }
+    }
+
+    /// For one request that came another way. Waits are cut short when the other half is dropped.
+    pub(super) fn for_one(output: Output) -> (Pipe, SyncSender<Value>) {
+        let (sender, input) = sync_channel(1);
+        (Pipe { input, early: VecDeque::new(), output }, sender)
     }
 
     /// The next message; none at the end of the input.
@@ -49,8 +63,7 @@ impl Pipe {
 
     /// Writes one message.
     pub(super) fn write(&mut self, message: &Value) {
-        // A reader that is gone closes the input as well, and that ends us.
-        let _ = writeln!(self.output, "{message}").and_then(|()| self.output.flush());
+        (self.output)(message);
     }
 
     /// Writes a notification.
@@ -104,27 +117,11 @@ pub(super) mod tests {
 
     /// What a server wrote.
     #[derive(Clone, Default)]
-    pub(crate) struct Written(Arc<Mutex<Vec<u8>>>);
+    pub(crate) struct Written(Arc<Mutex<Vec<Value>>>);
 
     impl Written {
         pub(crate) fn messages(&self) -> Vec<Value> {
-            let bytes = self.0.lock().unwrap();
-            bytes
-                .split(|&b| b == b'\n')
-                .filter(|line| !line.is_empty())
-                .map(|line| serde_json::from_slice(line).unwrap())
-                .collect()
-        }
-    }
-
-    impl Write for Written {
-        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            self.0.lock().unwrap().extend_from_slice(bytes);
-            Ok(bytes.len())
-        }
-
-        fn flush(&mut self) -> io::Result<()> {
-            Ok(())
+            self.0.lock().unwrap().clone()
         }
     }
 
@@ -133,7 +130,9 @@ pub(super) mod tests {
         let (sender, input) = sync_channel(QUEUE);
         messages.iter().for_each(|message| sender.send(message.clone()).unwrap());
         let written = Written::default();
-        (Pipe { input, early: VecDeque::new(), output: Box::new(written.clone()) }, written, sender)
+        let written_to = written.clone();
+        let output = Box::new(move |message: &Value| written_to.0.lock().unwrap().push(message.clone()));
+        (Pipe { input, early: VecDeque::new(), output }, written, sender)
     }
 
     #[test]

@@ -2,7 +2,9 @@
 
 use std::{
     convert::Infallible,
+    future,
     pin::Pin,
+    sync::Arc,
     task::{Context, Poll},
     time::Duration,
 };
@@ -10,10 +12,12 @@ use std::{
 use bytes::{Bytes, BytesMut};
 use futures_util::stream;
 use gateway::{BodyError, Listening, Running, Unread};
-use http_body::{Body as _, Frame, SizeHint};
+use http_body::{Frame, SizeHint};
 use http_body_util::{BodyExt as _, StreamBody};
-use hyper::body::Incoming;
-use tokio::time::timeout;
+use tokio::{
+    sync::{OwnedSemaphorePermit, Semaphore, oneshot},
+    time::{Instant, timeout, timeout_at},
+};
 use wire::{Pieces, sse};
 
 /// What every answer is written from.
@@ -22,36 +26,110 @@ pub(crate) use axum::body::Body;
 /// A whole body must arrive in this time (security 31).
 const READ_TIME: Duration = Duration::from_secs(30);
 
-/// The body of a request, read when the pipeline asks for it and not before.
-pub(crate) fn unread(body: Incoming, limit: usize) -> Unread {
-    Box::pin(async move {
-        let read = timeout(READ_TIME, read(body, limit));
-        read.await.unwrap_or(Err(BodyError::Slow))
-    })
+/// Bytes of all bodies of one listener that are being read at a time (security 32).
+const ROOM: usize = 256 * 1024 * 1024;
+
+/// Room is given out in units of so many bytes.
+const UNIT: usize = 1024;
+
+/// How bodies of one listener are read: each within its limit, all of them together within the room there is.
+#[derive(Clone, Debug)]
+pub(crate) struct Intake {
+    limit: usize,
+    room: Arc<Semaphore>,
+    time: Duration,
 }
 
-async fn read(mut body: Incoming, limit: usize) -> Result<Bytes, BodyError> {
-    let mut first = Bytes::new();
-    let mut joined = BytesMut::new();
-    while let Some(frame) = body.frame().await {
-        let Ok(bytes) = frame.map_err(|_| BodyError::Broken)?.into_data() else { continue };
-        // Told as soon as it is known, not when the last byte is here (spec H-05).
-        if first.len() + joined.len() + bytes.len() > limit {
-            return Err(BodyError::TooLarge { limit });
-        }
-        if first.is_empty() && joined.is_empty() {
-            // Most messages come in one piece, which is then kept as it is.
-            first = bytes;
-            continue;
-        }
-        if joined.is_empty() {
-            let rest = usize::try_from(body.size_hint().lower()).unwrap_or(0).min(limit);
-            joined.reserve(first.len() + bytes.len() + rest);
-            joined.extend_from_slice(&std::mem::take(&mut first));
-        }
-        joined.extend_from_slice(&bytes);
+/// Tells that there was no room for a body. The read then never ends: there is nothing to wait for any more.
+pub(crate) type NoRoom = oneshot::Receiver<()>;
+
+/// A body on its way here: one of a connection, or of a test.
+pub(crate) trait Arriving:
+    http_body::Body<Data = Bytes, Error: Send> + Send + Unpin + 'static
+{
+}
+
+impl<B: http_body::Body<Data = Bytes, Error: Send> + Send + Unpin + 'static> Arriving for B {}
+
+/// Why a body is not here.
+#[derive(Debug)]
+enum Failed {
+    NoRoom,
+    Body(BodyError),
+}
+
+impl Intake {
+    /// For bodies up to a limit.
+    pub(crate) fn new(limit: usize) -> Intake {
+        Intake { limit, room: Arc::new(Semaphore::new(ROOM / UNIT)), time: READ_TIME }
     }
-    Ok(if joined.is_empty() { first } else { joined.freeze() })
+
+    /// The largest body that is read.
+    pub(crate) fn limit(&self) -> usize {
+        self.limit
+    }
+
+    /// The body of a request, read when the pipeline asks for it and not before.
+    pub(crate) fn unread(&self, body: impl Arriving) -> (Unread, NoRoom) {
+        let (tell, no_room) = oneshot::channel();
+        let intake = self.clone();
+        let unread = Box::pin(async move {
+            match intake.read(body).await {
+                Ok(bytes) => Ok(bytes),
+                Err(Failed::Body(error)) => Err(error),
+                Err(Failed::NoRoom) => {
+                    let _ = tell.send(());
+                    future::pending().await
+                }
+            }
+        });
+        (unread, no_room)
+    }
+
+    async fn read(&self, mut body: impl Arriving) -> Result<Bytes, Failed> {
+        let limit = self.limit;
+        let end = Instant::now() + self.time;
+        let mut taken = None;
+        let mut first = Bytes::new();
+        let mut joined = BytesMut::new();
+        loop {
+            let next = timeout_at(end, body.frame()).await.map_err(|_| Failed::Body(BodyError::Slow))?;
+            let Some(frame) = next else { break };
+            let frame = frame.map_err(|_| Failed::Body(BodyError::Broken))?;
+            let Ok(bytes) = frame.into_data() else { continue };
+            let length = first.len() + joined.len() + bytes.len();
+            // Told as soon as it is known, not when the last byte is here (spec H-05).
+            if length > limit {
+                return Err(Failed::Body(BodyError::TooLarge { limit }));
+            }
+            // What is here counts, not what is announced: announcing costs a client nothing.
+            let room = self.take(length, &mut taken);
+            timeout_at(end, room).await.map_err(|_| Failed::NoRoom)??;
+            if first.is_empty() && joined.is_empty() {
+                // Most messages come in one piece, which is then kept as it is.
+                first = bytes;
+                continue;
+            }
+            // It grows with what comes, for the same reason.
+            joined.extend_from_slice(&std::mem::take(&mut first));
+            joined.extend_from_slice(&bytes);
+        }
+        Ok(if joined.is_empty() { first } else { joined.freeze() })
+    }
+
+    /// Waits until there is room for a body that has grown to this length.
+    async fn take(&self, length: usize, taken: &mut Option<OwnedSemaphorePermit>) -> Result<(), Failed> {
+        let held = taken.as_ref().map_or(0, OwnedSemaphorePermit::num_permits);
+        // INVARIANT: no more than `limits.body`, whose largest value in units fits by far.
+        let more = u32::try_from(length.div_ceil(UNIT).saturating_sub(held)).map_err(|_| Failed::NoRoom)?;
+        // INVARIANT: the semaphore is never closed.
+        let room = Arc::clone(&self.room).acquire_many_owned(more).await.map_err(|_| Failed::NoRoom)?;
+        match taken {
+            Some(taken) => taken.merge(room),
+            None => *taken = Some(room),
+        }
+        Ok(())
+    }
 }
 
 /// No body.
@@ -76,13 +154,13 @@ pub(crate) fn running(heard: Option<Pieces>, running: Running, keepalive: Durati
 
 /// A session's stream, until the session or the gateway ends.
 pub(crate) fn listening(listening: Listening, keepalive: Duration) -> Body {
-    events(None, Source::Listening(listening), keepalive)
+    events(None, Source::Listening(Box::new(listening)), keepalive)
 }
 
 /// Where the messages of an event stream come from.
 enum Source {
     Running(Running),
-    Listening(Listening),
+    Listening(Box<Listening>),
     Ended,
 }
 
@@ -155,5 +233,62 @@ impl http_body::Body for Slices {
 
     fn size_hint(&self) -> SizeHint {
         SizeHint::with_exact(self.left as u64)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+
+    use super::*;
+
+    /// Room for some units, and patience for so many milliseconds.
+    fn intake(units: usize, millis: u64) -> Intake {
+        let room = Arc::new(Semaphore::new(units));
+        Intake { limit: 4 * UNIT, room, time: Duration::from_millis(millis) }
+    }
+
+    /// A body in pieces of these lengths, all of them here.
+    fn pieces(lengths: &[usize]) -> impl Arriving + use<> {
+        let frames: Vec<_> = lengths.iter().map(|length| vec![b'x'; *length]).collect();
+        let frames = frames.into_iter().map(|bytes| Ok::<_, Infallible>(Frame::data(Bytes::from(bytes))));
+        StreamBody::new(stream::iter(frames))
+    }
+
+    #[tokio::test]
+    async fn what_is_read_takes_room_and_gives_it_back() {
+        let intake = intake(3, 60_000);
+        for lengths in [&[][..], &[1], &[UNIT, UNIT, UNIT], &[1, 1, 1, 1, 1], &[3 * UNIT - 1, 1]] {
+            let read = intake.unread(pieces(lengths)).0.await.unwrap();
+            assert_eq!(read.len(), lengths.iter().sum::<usize>(), "{lengths:?}");
+            assert_eq!(intake.room.available_permits(), 3, "{lengths:?}");
+        }
+        let large = intake.unread(pieces(&[3 * UNIT, UNIT + 1])).0.await;
+        assert_eq!(large, Err(BodyError::TooLarge { limit: 4 * UNIT }));
+        assert_eq!(intake.room.available_permits(), 3);
+    }
+
+    #[tokio::test]
+    async fn a_body_waits_for_room_as_long_as_it_may_take() {
+        let patient = intake(3, 60_000);
+        let other = Arc::clone(&patient.room).acquire_many_owned(2).await.unwrap();
+        let mut waiting = pin!(patient.read(pieces(&[UNIT, UNIT])));
+        assert!(timeout(Duration::ZERO, waiting.as_mut()).await.is_err());
+        drop(other);
+        assert_eq!(waiting.await.unwrap().len(), 2 * UNIT);
+
+        let hasty = intake(1, 1);
+        let (unread, no_room) = hasty.unread(pieces(&[UNIT, UNIT]));
+        tokio::select! {
+            read = unread => unreachable!("{read:?}"),
+            told = no_room => assert_eq!(told, Ok(())),
+        }
+        assert_eq!(hasty.room.available_permits(), 1);
+    }
+
+    #[tokio::test]
+    async fn a_slow_body_is_slow_however_much_room_there_is() {
+        let body = StreamBody::new(stream::pending::<Result<Frame<Bytes>, Infallible>>());
+        assert_eq!(intake(3, 1).unread(body).0.await, Err(BodyError::Slow));
     }
 }

@@ -1,35 +1,24 @@
-//! Streamable HTTP: a request becomes an `Arrival`, a `Reply` becomes an answer. Decides nothing about messages.
+//! Streamable HTTP: a `Reply` becomes an answer. Decides nothing about messages.
 
-use std::{
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{sync::Arc, time::Duration};
 
 use config::Config;
-use gateway::{Arrival, Endpoint, Gateway, Head, Mirrored, Out, Reply, Running, Verb};
-use http::request::Parts;
-use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Version, header};
-use http_body::Body as _;
+use gateway::{Arrival, Endpoint, Gateway, Out, Reply, Running};
+use http::{HeaderName, HeaderValue, Request, Response, StatusCode, header};
 use hyper::body::Incoming;
 use tokio::time::sleep;
 use wire::{Pieces, sse};
 
 use crate::{
     listen::{Ends, Site},
-    origin::{Allowed, single},
     transport::{
-        accept::{Accepts, sends_json, sends_plain},
+        accept::Accepts,
         body::{self, Body},
         cors,
+        door::{Asked, Door, SESSION},
         refusal::Refusal,
     },
 };
-
-const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
-const REVISION: HeaderName = HeaderName::from_static("mcp-protocol-version");
-
-/// The longest request target (security 32).
-const TARGET_BYTES: usize = 8 * 1024;
 
 /// After so much silence the answer becomes an event stream, if the client takes one. Until then it can still be
 /// plain JSON, which every client can read (spec H-07, H-08).
@@ -41,25 +30,28 @@ const RETRY_AFTER: &str = "10";
 /// The clients' listener.
 pub(crate) struct StreamableHttp {
     gateway: Arc<Gateway>,
-    allowed: Allowed,
-    body_limit: usize,
+    door: Door,
     keepalive: Duration,
 }
 
 impl Site for StreamableHttp {
     async fn answer(self: Arc<Self>, request: Request<Incoming>, ends: Ends) -> Response<Body> {
-        let received = Instant::now();
-        let (head, body) = request.into_parts();
-        let origin = match self.allowed.admit(&head, ends.local) {
-            Ok(origin) => origin,
+        let (origin, asked) = match self.door.open(request, ends) {
+            Ok(opened) => opened,
             Err(refusal) => {
                 tracing::debug!(peer = %ends.peer, ?refusal, "refused at the door");
                 return refusal.into();
             }
         };
-        let mut response = match arrival(head, body, ends, received, self.body_limit) {
-            Ok(Asked::Serve(arrival, accepts)) => self.serve(*arrival, accepts).await,
-            Ok(Asked::Preflight) => cors::preflight(),
+        let mut response = match asked {
+            Ok(Asked::Serve(arrival, accepts, no_room)) => tokio::select! {
+                biased;
+                response = self.serve(arrival, accepts) => response,
+                // Nothing has been done for it, so it can be sent again.
+                Ok(()) = no_room => full(),
+            },
+            Ok(Asked::Metadata(endpoint)) => self.describe(&endpoint),
+            Ok(Asked::Preflight(response)) => response,
             Err(refusal) => refusal.into(),
         };
         if let Some(origin) = origin {
@@ -69,29 +61,32 @@ impl Site for StreamableHttp {
     }
 }
 
-/// What a well-formed request asks for.
-enum Asked {
-    Serve(Box<Arrival>, Accepts),
-    Preflight,
-}
-
 impl StreamableHttp {
     /// The clients' listener of a gateway.
     pub(crate) fn new(config: &Config, gateway: Arc<Gateway>) -> StreamableHttp {
-        StreamableHttp {
-            gateway,
-            allowed: Allowed::for_clients(config),
-            body_limit: config.limits.body,
-            keepalive: config.keepalive,
-        }
+        StreamableHttp { gateway, door: Door::new(config), keepalive: config.keepalive }
+    }
+
+    /// The document of an endpoint; there is none where no issuer vouches for anybody.
+    fn describe(&self, endpoint: &Endpoint) -> Response<Body> {
+        let Some(document) = self.gateway.metadata(endpoint) else {
+            return Refusal::new(StatusCode::NOT_FOUND, "nothing here: no issuer vouches for anybody here")
+                .into();
+        };
+        let mut response = Response::new(body::text(document));
+        response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        response
     }
 
     async fn serve(&self, arrival: Arrival, accepts: Accepts) -> Response<Body> {
         match self.gateway.serve(arrival).await {
             Reply::Accepted => bare(StatusCode::ACCEPTED),
             Reply::Ended => bare(StatusCode::NO_CONTENT),
-            Reply::Message { status, body, session, challenge: _ } => {
+            Reply::Message { status, body, session, challenge } => {
                 let mut response = message(status, body, accepts);
+                if let Some(Ok(challenge)) = challenge.map(HeaderValue::try_from) {
+                    response.headers_mut().insert(header::WWW_AUTHENTICATE, challenge);
+                }
                 // Set, not added: clients that see it twice echo `x, x` (bug B53).
                 if let Some(Ok(session)) = session.map(|session| HeaderValue::from_str(&session)) {
                     response.headers_mut().insert(SESSION, session);
@@ -123,122 +118,6 @@ impl StreamableHttp {
     }
 }
 
-/// Reads the head of a request, in the order in which it is told what is wrong with it.
-fn arrival(
-    head: Parts,
-    body: Incoming,
-    ends: Ends,
-    received: Instant,
-    body_limit: usize,
-) -> Result<Asked, Refusal> {
-    if head.version != Version::HTTP_11 {
-        return Err(Refusal::new(StatusCode::HTTP_VERSION_NOT_SUPPORTED, "speak HTTP/1.1"));
-    }
-    if head.uri.path_and_query().is_some_and(|target| target.as_str().len() > TARGET_BYTES) {
-        return Err(Refusal::new(
-            StatusCode::URI_TOO_LONG,
-            format!("the address is longer than {TARGET_BYTES} bytes"),
-        ));
-    }
-    let endpoint = endpoint(head.uri.path()).ok_or_else(|| {
-        let message = "nothing here: MCP is at `/mcp`, `/mcp/{server}`, `/t/{tenant}/mcp` and `/t/{tenant}/mcp/{server}`";
-        Refusal::new(StatusCode::NOT_FOUND, message)
-    })?;
-    if cors::is_preflight(&head) {
-        return Ok(Asked::Preflight);
-    }
-    let verb = verb(&head.method)?;
-    let accepts = Accepts::of(&head.headers);
-    match verb {
-        Verb::Post => check_post(&head.headers, &body, accepts, body_limit)?,
-        Verb::Get if !accepts.events => return Err(not_acceptable("`text/event-stream`")),
-        Verb::Get | Verb::Delete => (),
-    }
-    let head = Head {
-        verb,
-        endpoint,
-        session: text(&head.headers, &SESSION)?,
-        revision: text(&head.headers, &REVISION)?,
-        accepts_json: accepts.json,
-        accepts_events: if verb == Verb::Get { accepts.events } else { accepts.stream_in_answer() },
-        authorization: Vec::new(),
-        mirror: Mirrored::default(),
-        peer: ends.peer,
-        received,
-    };
-    let arrival = Arrival { head, body: body::unread(body, body_limit) };
-    Ok(Asked::Serve(Box::new(arrival), accepts))
-}
-
-/// The endpoint a path names. Compared as it came: nothing is decoded, joined or redirected, a final slash is as good
-/// as none (bug B59, security 42).
-fn endpoint(path: &str) -> Option<Endpoint> {
-    let path = path.strip_suffix('/').unwrap_or(path);
-    let segments: Vec<&str> = path.strip_prefix('/')?.split('/').collect();
-    if segments.iter().any(|segment| segment.is_empty()) {
-        return None;
-    }
-    let (tenant, server) = match *segments.as_slice() {
-        ["mcp"] => (None, None),
-        ["mcp", server] => (None, Some(server)),
-        ["t", tenant, "mcp"] => (Some(tenant), None),
-        ["t", tenant, "mcp", server] => (Some(tenant), Some(server)),
-        _ => return None,
-    };
-    Some(Endpoint { tenant: tenant.map(Into::into), server: server.map(Into::into) })
-}
-
-fn verb(method: &Method) -> Result<Verb, Refusal> {
-    match *method {
-        Method::POST => Ok(Verb::Post),
-        Method::GET => Ok(Verb::Get),
-        Method::DELETE => Ok(Verb::Delete),
-        _ => Err(Refusal::new(
-            StatusCode::METHOD_NOT_ALLOWED,
-            "POST a message, GET the event stream, or DELETE the session",
-        )
-        .with(header::ALLOW, "GET, POST, DELETE")),
-    }
-}
-
-/// What must hold before a body is read.
-fn check_post(headers: &HeaderMap, body: &Incoming, accepts: Accepts, limit: usize) -> Result<(), Refusal> {
-    if !sends_json(headers) {
-        let message = "the body must be JSON: send it with `Content-Type: application/json`";
-        return Err(Refusal::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, message));
-    }
-    if !sends_plain(headers) {
-        let message = "packed bodies are not read: send it without `Content-Encoding`";
-        return Err(Refusal::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, message)
-            .with(header::ACCEPT_ENCODING, "identity"));
-    }
-    if !accepts.json && !accepts.events {
-        return Err(not_acceptable("`application/json`, `text/event-stream` or both"));
-    }
-    // A length that is told is believed, so nothing of it is read (security 32).
-    if body.size_hint().lower() > limit as u64 {
-        return Err(Refusal::new(
-            StatusCode::PAYLOAD_TOO_LARGE,
-            format!("the body is larger than {limit} bytes"),
-        ));
-    }
-    Ok(())
-}
-
-fn not_acceptable(types: &str) -> Refusal {
-    Refusal::new(
-        StatusCode::NOT_ACCEPTABLE,
-        format!("the answer has a type that you do not take: accept {types}"),
-    )
-}
-
-/// A header that may be sent once; an empty one counts as none.
-fn text(headers: &HeaderMap, name: &HeaderName) -> Result<Option<Box<str>>, Refusal> {
-    let Some(value) = single(headers, name)?.filter(|value| !value.is_empty()) else { return Ok(None) };
-    // What is not text cannot be anything we know; the pipeline says so.
-    Ok(Some(String::from_utf8_lossy(value.as_bytes()).into()))
-}
-
 /// The answer itself; what comes before it is not for a client that takes only JSON.
 async fn last(running: &mut Running) -> Option<Out> {
     loop {
@@ -252,6 +131,12 @@ async fn last(running: &mut Running) -> Option<Out> {
 /// The request was given up, by the client's own cancellation or with its session: there is nothing to answer.
 fn gone() -> Response<Body> {
     bare(StatusCode::ACCEPTED)
+}
+
+/// Too much is being read at once.
+fn full() -> Response<Body> {
+    let message = "too many large messages are arriving at once: send this one again later";
+    Refusal::new(StatusCode::SERVICE_UNAVAILABLE, message).with(header::RETRY_AFTER, RETRY_AFTER).into()
 }
 
 fn bare(status: StatusCode) -> Response<Body> {
@@ -299,60 +184,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_path_names_an_endpoint_with_or_without_a_final_slash() {
-        let named = |path: &str| endpoint(path).map(|endpoint| (endpoint.tenant, endpoint.server));
-        let some = |text: &str| Some(text.into());
-        for (path, expected) in [
-            ("/mcp", Some((None, None))),
-            ("/mcp/", Some((None, None))),
-            ("/mcp/ops", Some((None, some("ops")))),
-            ("/mcp/ops/", Some((None, some("ops")))),
-            ("/t/acme/mcp", Some((some("acme"), None))),
-            ("/t/acme/mcp/", Some((some("acme"), None))),
-            ("/t/acme/mcp/ops/", Some((some("acme"), some("ops")))),
-        ] {
-            assert_eq!(named(path), expected, "{path}");
-        }
-        for path in [
-            "",
-            "*",
-            "/",
-            "/mcp//",
-            "//mcp",
-            "/MCP",
-            "/mcp/a/b",
-            "/t/mcp",
-            "/t//mcp",
-            "/t/acme",
-            "/%6dcp",
-            "/x/../mcp",
-            "/mcp;x",
-            "/sse",
-        ] {
-            assert_eq!(named(path), None, "{path}");
-        }
-    }
-
-    #[test]
-    fn a_verb_that_does_not_exist_is_told_which_do() {
-        for method in [Method::PUT, Method::HEAD, Method::OPTIONS, Method::PATCH] {
-            let response = Response::<Body>::from(verb(&method).unwrap_err());
-            assert_eq!(response.status(), 405, "{method}");
-            assert_eq!(response.headers()["allow"], "GET, POST, DELETE");
-            assert_eq!(response.headers()["content-type"], "application/json");
-        }
-    }
-
-    #[test]
-    fn a_header_is_sent_once_and_empty_means_none() {
-        let headers = |values: &[&str]| -> HeaderMap {
-            values.iter().map(|value| (REVISION, value.parse().unwrap())).collect()
-        };
-        let read = |values: &[&str]| text(&headers(values), &REVISION).map_err(|refusal| refusal.status());
-        assert_eq!(read(&[]), Ok(None));
-        assert_eq!(read(&[""]), Ok(None));
-        assert_eq!(read(&["2025-11-25"]), Ok(Some("2025-11-25".into())));
-        assert_eq!(read(&["2025-11-25", "2025-11-25"]), Err(400));
+    fn a_client_without_room_is_told_when_to_come_back() {
+        let response = full();
+        assert_eq!(response.status(), StatusCode::SERVICE_UNAVAILABLE);
+        assert_eq!(response.headers()["retry-after"], RETRY_AFTER);
     }
 
     #[test]
