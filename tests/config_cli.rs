@@ -93,7 +93,7 @@ fn each_fault_alone_is_found_at_its_place() {
         ("listen: 0.0.0.0:7420\n", tenant, "portcullis.yaml:1:9", "loopback"),
         ("listen: 127.0.0.1:1\nlisten: 127.0.0.1:2\n", tenant, "portcullis.yaml:2:1", "duplicate"),
         ("tenants: none/*.yaml\n", tenant, "portcullis.yaml:1:", "none/*.yaml"),
-        ("tls: { cert: a, key: b }\n", tenant, "portcullis.yaml:1:", "tls"),
+        ("tls: { cert: a }\n", tenant, "portcullis.yaml:1:", "key"),
         (process, "tenant: acme\n", "acme.yaml:1:1", "upstreams"),
         (process, "tenant: acme\nupstreams:\n  a__b: { command: sh }\n", "acme.yaml:3:3", "a__b"),
         (
@@ -103,7 +103,7 @@ fn each_fault_alone_is_found_at_its_place() {
             "command",
         ),
         (process, "tenant: acme\nupstreams:\n  alpha: { url: \"http://x\" }\n", "acme.yaml:3:", "url"),
-        (process, "tenant: acme\nidentity: {}\nupstreams: {}\n", "acme.yaml:2:", "identity"),
+        (process, "tenant: acme\nidentity: { keyz: true }\nupstreams: {}\n", "acme.yaml:2:", "keyz"),
         (process, "tenant: acme\npolicies: [a.yaml]\nupstreams: {}\n", "acme.yaml:2:", "policies"),
     ] {
         let folder = tempfile::tempdir().unwrap();
@@ -195,12 +195,14 @@ fn tools_are_listed_and_called_through_a_running_gateway() {
 fn the_status_is_for_people_or_for_programs() {
     let daemon = settled(&Setup::one("alpha", Script::tools(&["act"])), &["alpha"]);
     let _client = daemon.client();
-    let table = run(&["status", "--admin", &daemon.admin()]);
+    let config = daemon.folder().config();
+    let config = config.to_str().unwrap();
+    let table = run(&["status", "--admin", &daemon.admin(), "--config", config]);
     assert!(table.status.success(), "{}", said(&table));
     for word in ["alpha", "acme", "up", "anonymous"] {
         assert!(stdout(&table).contains(word), "{word}: {}", stdout(&table));
     }
-    let output = run(&["status", "--admin", &daemon.admin(), "--output", "json"]);
+    let output = run(&["status", "--admin", &daemon.admin(), "--config", config, "--output", "json"]);
     let status: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(status["sessions"], 1);
     assert_eq!(status["tenants"][0]["virtual_servers"][0]["tools"], 1);

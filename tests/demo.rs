@@ -73,8 +73,18 @@ fn the_printed_line_gives_a_tools_answer_and_nothing_is_kept() {
         .unwrap();
     let (start, end) = (printed.find("\n{").unwrap(), printed.find("\n}").unwrap() + 2);
     let snippet: Value = serde_json::from_str(&printed[start..end]).unwrap();
-    assert_eq!(snippet["mcpServers"]["portcullis"]["url"], url);
-    let listed = Command::new(PORTCULLIS).args(["tools", "ls", "--url", url, "-o", "json"]).output().unwrap();
+    let server = &snippet["mcpServers"]["portcullis"];
+    assert_eq!(server["url"], url);
+    let key = server["headers"]["Authorization"].as_str().unwrap().strip_prefix("Bearer ").unwrap();
+    assert!(key.starts_with("pck_"), "{key}");
+    let list = || {
+        let mut list = Command::new(PORTCULLIS);
+        list.args(["tools", "ls", "--url", url, "-o", "json"]).env_remove("PORTCULLIS_TOKEN");
+        list
+    };
+    let stranger = list().output().unwrap();
+    assert_eq!(stranger.status.code(), Some(69), "nobody comes in without the key: {stranger:?}");
+    let listed = list().args(["--token", key]).output().unwrap();
     let tools: Vec<Value> = serde_json::from_slice(&listed.stdout).unwrap();
     for prefix in ["notes__", "clock__"] {
         assert!(
@@ -82,6 +92,8 @@ fn the_printed_line_gives_a_tools_answer_and_nothing_is_kept() {
             "{prefix} in {tools:?}"
         );
     }
+
+    revoking_decides(&demo, &printed);
 
     let below = processes::descendants(demo.child.id());
     processes::terminate(demo.child.id());
@@ -91,6 +103,20 @@ fn the_printed_line_gives_a_tools_answer_and_nothing_is_kept() {
     let left: Vec<_> =
         fs::read_dir(demo.folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert_eq!(left.len(), 2, "only what the test wrote itself: {left:?}");
+}
+
+/// Revoking a key that does not exist is answered with no, by a gateway that is running as well.
+fn revoking_decides(demo: &Demo, printed: &str) {
+    let words: Vec<_> = printed.split_whitespace().collect();
+    let after = |option: &str| words.iter().skip_while(|word| **word != option).nth(1).unwrap();
+    let unknown = Command::new(PORTCULLIS)
+        .args(["token", "revoke", "key", "nobody"])
+        .args(["--admin", after("--admin"), "--state-dir", after("--state-dir")])
+        .current_dir(demo.folder.path())
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&unknown.stderr);
+    assert_eq!((unknown.status.code(), said.trim()), (Some(1), "there is no such API key"));
 }
 
 #[test]

@@ -34,13 +34,17 @@ const RIM: [&str; 5] = ["axum", "clap", "tower", "tower-http", "anyhow"];
 
 /// The files in which something is started that outlives the function that starts it. Each awaits or
 /// stops what it starts; `stdio.rs` and `supervisor.rs` start processes, `audit.rs` a thread, the others tasks.
-const SPAWNING: [&str; 10] = [
+const SPAWNING: [&str; 14] = [
     "listen.rs",
     "session.rs",
     "pool.rs",
     "upstream.rs",
     "keeper.rs",
     "stdio.rs",
+    "remote.rs",
+    "legacy_sse.rs",
+    "opening.rs",
+    "post.rs",
     "refresh.rs",
     "audit.rs",
     "run.rs",

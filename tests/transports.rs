@@ -1,7 +1,7 @@
 //! Streamable HTTP: sessions, streams, disconnects, and what is refused before a message is read.
 
 use serde_json::{Value, json};
-use testkit::{Daemon, Script, Setup, Step, until};
+use testkit::{Answer, Client, Daemon, Script, Setup, Step, until};
 
 use crate::settled;
 
@@ -90,17 +90,34 @@ fn a_handshake_agrees_to_what_is_served() {
     }
 }
 
+/// A request of the stateless era with its headers.
+fn modern(client: &Client, version: &str, method: &str) -> Answer {
+    let body = format!(
+        r#"{{"jsonrpc":"2.0","id":1,"method":"{method}","params":{{"_meta":{{"io.modelcontextprotocol/protocolVersion":"{version}","io.modelcontextprotocol/clientInfo":{{}},"io.modelcontextprotocol/clientCapabilities":{{}}}}}}}}"#
+    );
+    client.send(&client.post(body).with("mcp-protocol-version", version).with("mcp-method", method))
+}
+
 #[test]
-fn requests_of_the_stateless_era_are_told_what_is_served() {
-    let daemon = plain();
-    let modern = r#"{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{},"io.modelcontextprotocol/clientCapabilities":{}}}}"#;
+fn both_eras_are_served_at_one_endpoint() {
+    let daemon = settled(&Setup::one("alpha", Script::tools(&["act"])), &["alpha"]);
     let client = daemon.client();
+    let legacy = client.result("tools/list", "{}");
     for client in [&daemon.stranger(), &client] {
-        let answer = client.send(&client.post(modern).with("mcp-protocol-version", "2026-07-28"));
-        assert_eq!(answer.verdict(), (400, Some(-32022)));
-        let supported = &answer.message()["error"]["data"]["supported"];
-        assert_eq!(supported, &json!(["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"]));
+        let answer = modern(client, "2026-07-28", "tools/list");
+        assert_eq!((answer.status, answer.header("mcp-session-id")), (200, None));
+        let result = &answer.message()["result"];
+        assert_eq!(result["tools"], legacy["tools"]);
+        assert_eq!((&result["resultType"], &result["cacheScope"]), (&json!("complete"), &json!("private")));
+        let discovered = modern(client, "2026-07-28", "server/discover").message();
+        assert_eq!(discovered["result"]["supportedVersions"][0], "2026-07-28");
+        for gone in ["initialize", "ping", "logging/setLevel", "resources/subscribe", "tasks/list"] {
+            assert_eq!(modern(client, "2026-07-28", gone).verdict(), (404, Some(-32601)), "{gone}");
+        }
     }
+    let answer = modern(&client, "v999", "tools/list");
+    assert_eq!(answer.verdict(), (400, Some(-32022)));
+    assert_eq!(answer.message()["error"]["data"]["supported"][4], "2026-07-28");
     let answer = client.send(&client.bare("GET").with("mcp-protocol-version", "2026-07-28"));
     assert_eq!((answer.status, answer.header("allow")), (405, Some("POST")));
 }
@@ -263,20 +280,21 @@ fn a_message_goes_to_one_stream_and_the_next_takes_over() {
         .on_cue("two", &turn("two"));
     let daemon = settled(&Setup::one("alpha", script), &["alpha"]);
     let client = daemon.client();
-    let (mut first, mut second) = (client.listen(), client.listen());
-    let _others = [client.listen(), client.listen()];
+    let (older, _others) = (client.listen(), [client.listen(), client.listen()]);
+    let mut newest = client.listen();
     let changed = json!({ "jsonrpc": "2.0", "method": "notifications/tools/list_changed" });
     daemon.journal("alpha").cue("one");
-    assert_eq!(first.next_message().unwrap(), changed);
-    drop(first);
-    // There is room for one more as soon as the daemon has seen the first one go.
-    until("the end of the first stream", || {
-        (client.begin(&client.bare("GET")).stream().head.status == 200).then_some(())
+    assert_eq!(newest.next_message().unwrap(), changed);
+    drop(newest);
+    // There is room for one more as soon as the daemon has seen the newest one go.
+    let mut next = until("the end of the newest stream", || {
+        let stream = client.begin(&client.bare("GET")).stream();
+        (stream.head.status == 200).then_some(stream)
     });
     daemon.journal("alpha").cue("two");
-    assert_eq!(second.next_message().unwrap(), changed);
+    assert_eq!(next.next_message().unwrap(), changed);
     client.delete();
-    assert_eq!(second.all(), [json!(null); 0], "nothing came twice");
+    assert_eq!(older.all(), [json!(null); 0], "nothing came twice");
 }
 
 #[test]

@@ -10,7 +10,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "kit"))
 from daemon import Daemon, literal
 from fidelity import scheme, upstream_id
 
-features = {"stdio", "filters", "audit", "metrics", "process", "logs", "prompts", "resources", "limits"}
+features = {
+    *("stdio", "http-upstream", "modern", "auth", "filters", "audit", "metrics", "process", "logs"),
+    *("prompts", "resources", "limits"),
+}
 waive = set()
 
 
@@ -55,14 +58,31 @@ class Adapter:
 
     def patience(self, neutral):
         """Seconds that starting upstreams may take before the steps begin: a mute one never gets anywhere."""
-        starts = [it["start_timeout_ms"] / 1000 for it in neutral["upstreams"].values() if "start_timeout_ms" in it]
+        starts = [
+            it["start_timeout_ms"] / 1000 for it in neutral["upstreams"].values() if "start_timeout_ms" in it
+        ]
         return min([2, *starts])
 
     def write(self, neutral):
         upstreams = {self.ids[name]: self.upstream(neutral, it) for name, it in neutral["upstreams"].items()}
+        tenant = {"extensions": ["*"], **self.identity(neutral)}
         self.daemon.write(
-            self.resolved(upstreams), self.resolved(self.settings(neutral)), {"extensions": ["*"]}
+            self.resolved(upstreams), self.resolved(self.settings(neutral)), self.resolved(tenant)
         )
+
+    def identity(self, neutral):
+        """Who may ask: whoever has a token of the fake issuer. Without one, everybody."""
+        if "issuer" not in neutral:
+            return {}
+        asked = neutral.get("auth", {})
+        issuer = {
+            "issuer": neutral["issuer"],
+            "jwks": neutral["jwks"],
+            "scopes": asked.get("required_scopes", []),
+        }
+        if "audience" in asked:
+            issuer["audience"] = asked["audience"]
+        return {"identity": {"issuers": [issuer]}}
 
     def settings(self, neutral):
         found = {
@@ -81,12 +101,7 @@ class Adapter:
         return found
 
     def upstream(self, neutral, it):
-        program, *args = it["command"]
-        found = {
-            "command": expandable(program),
-            "args": [expandable(arg) for arg in args],
-            "env": {name: expandable(value) for name, value in it.get("env", {}).items()},
-        }
+        found = self.server(it) if "url" in it else self.program(it)
         if "scope" in it:
             found["share"] = {"shared": "tenant", "session": "session"}[it["scope"]]
         filters = {name: it[name] for name in ("include", "includeRegex") if name in it}
@@ -94,6 +109,23 @@ class Adapter:
             found["tools"] = {name: [literal(p) for p in patterns] for name, patterns in filters.items()}
         if timeouts(neutral, it):
             found["timeouts"] = timeouts(neutral, it)
+        return found
+
+    def program(self, it):
+        program, *args = it["command"]
+        return {
+            "command": expandable(program),
+            "args": [expandable(arg) for arg in args],
+            "env": {name: expandable(value) for name, value in it.get("env", {}).items()},
+        }
+
+    def server(self, it):
+        """One header is what proves us to a server; a case with more of them is not for us."""
+        found = {"url": it["url"]}
+        for name, value in it.get("headers", {}).items():
+            if "credential" in found:
+                raise NotImplementedError("this gateway shows one header to an upstream")
+            found["credential"] = {"header": name, "value": expandable(value)}
         return found
 
     def resolved(self, value):

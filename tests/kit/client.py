@@ -12,6 +12,9 @@ import raw
 from lists import LISTS
 
 REVISION = "2025-11-25"
+MODERN = "2026-07-28"
+# What `Mcp-Name` must repeat, by method.
+NAMED = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
 
 
 class Failure(Exception):
@@ -138,9 +141,9 @@ class Http(Client):
 
     session = revision = None
 
-    def __init__(self, url, patience=60):
+    def __init__(self, url, patience=60, token=None):
         address = urlsplit(url)
-        self.path = address.path
+        self.path, self.token = address.path, token
         self.connection = http.client.HTTPConnection(address.hostname, address.port, timeout=patience)
 
     def tell(self, method, params=None):
@@ -149,7 +152,7 @@ class Http(Client):
     def ask(self, method, params=None):
         message = self.request(method, params)
         answer = self._post(message)
-        if "text/event-stream" not in answer.headers.get("content-type", ""):
+        if "text/event-stream" not in answer.headers.get("content-type", "").lower():
             text = answer.read().decode()
             if "jsonrpc" not in text:
                 raise ConnectionError(f"{method}: HTTP {answer.status} {text[:200]}")
@@ -166,7 +169,8 @@ class Http(Client):
         return found
 
     def _post(self, message):
-        self.connection.request("POST", self.path, json.dumps(message).encode(), self._headers())
+        headers = {**self._headers(), **self._routing(message)}
+        self.connection.request("POST", self.path, json.dumps(message).encode(), headers)
         answer = self.connection.getresponse()
         self.session = answer.headers.get("mcp-session-id") or self.session
         return answer
@@ -177,10 +181,41 @@ class Http(Client):
             headers["mcp-session-id"] = self.session
         if self.revision:
             headers["mcp-protocol-version"] = self.revision
+        if self.token:
+            headers["authorization"] = f"Bearer {self.token}"
         return headers
+
+    def _routing(self, message):
+        """Headers that repeat what the message says: the modern era has some."""
+        return {}
 
     def close(self):
         if self.session:
             self.connection.request("DELETE", self.path, headers=self._headers())
             self.connection.getresponse().read()
         self.connection.close()
+
+
+class Modern(Http):
+    """The same in the modern era: no handshake, every request says who asks."""
+
+    revision = MODERN
+
+    def open(self, revision=MODERN):
+        self.hello = self.ask("server/discover")
+        return self
+
+    def request(self, method, params):
+        envelope = {
+            "io.modelcontextprotocol/protocolVersion": MODERN,
+            "io.modelcontextprotocol/clientInfo": {"name": "portcullis-tests", "version": "1"},
+            "io.modelcontextprotocol/clientCapabilities": {},
+        }
+        params = params or {}
+        return super().request(method, {**params, "_meta": {**params.get("_meta", {}), **envelope}})
+
+    def _routing(self, message):
+        found = {"mcp-method": message["method"]}
+        if message["method"] in NAMED:
+            found["mcp-name"] = message["params"][NAMED[message["method"]]]
+        return found

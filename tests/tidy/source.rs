@@ -43,14 +43,19 @@ impl Source {
     }
 }
 
-/// A file of tests or measurements beside the code, declared under `#[cfg(test)]`.
+/// A file of tests or measurements beside the code: declared under `#[cfg(test)]`, or a program of its own under
+/// `[[test]]` in the manifest.
 pub(super) fn is_test_file(path: &str) -> bool {
     let inside = path.trim_end_matches(".rs");
     let (folder, name) = inside.rsplit_once('/').unwrap_or(("", inside));
     let declared = format!("#[cfg(test)]\nmod {name};");
     let parents = [format!("{folder}/lib.rs"), format!("{folder}/main.rs"), format!("{folder}.rs")];
     let said = inside.split('/').any(|part| part == "tests" || part == "examples");
-    path.starts_with("crates/") && (said || parents.iter().any(|parent| read(parent).contains(&declared)))
+    let program = format!("[[test]]\nname = \"{name}\"\n");
+    path.starts_with("crates/")
+        && (said
+            || parents.iter().any(|parent| read(parent).contains(&declared))
+            || read(&format!("{folder}/Cargo.toml")).contains(&program))
 }
 
 pub(super) fn root() -> PathBuf {
