@@ -6,6 +6,7 @@
 
 use http::StatusCode;
 
+use crate::frames::Frames;
 use crate::transport::refusal::Refusal;
 
 /// The largest head, and the most header fields (security 32).
@@ -48,7 +49,7 @@ enum At {
     /// In a chunked body.
     Chunks(Chunks),
     /// HTTP/2: its frames have their own lengths.
-    Frames,
+    Frames(Frames),
 }
 
 /// What has been seen of a head: lines that are fine, as bytes, and how many of them are fields.
@@ -75,7 +76,7 @@ impl Framing {
 
     /// The connection carries many requests at a time.
     pub(crate) fn is_multiplexed(&self) -> bool {
-        matches!(self.at, At::Frames)
+        matches!(self.at, At::Frames(_))
     }
 
     /// Reads on. `bytes` are those that have not been let through; returns how many of them may be now. A head is let
@@ -100,8 +101,8 @@ impl Framing {
         }
         match &mut self.at {
             At::First if self.spoken == Spoken::OneOrTwo && bytes.starts_with(PREFACE) => {
-                self.at = At::Frames;
-                Ok(bytes.len())
+                self.at = At::Frames(Frames::new());
+                Ok(PREFACE.len())
             }
             At::First if self.spoken == Spoken::OneOrTwo && PREFACE.starts_with(bytes) => Ok(0),
             At::First => {
@@ -127,7 +128,7 @@ impl Framing {
                 self.at = if matches!(read.at, Chunk::End) { NEXT } else { At::Chunks(read) };
                 Ok(taken)
             }
-            At::Frames => Ok(bytes.len()),
+            At::Frames(frames) => frames.advance(bytes).map(|()| bytes.len()).ok_or(Broken::Body),
         }
     }
 }

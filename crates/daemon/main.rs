@@ -5,6 +5,7 @@ mod run;
 
 mod admin;
 mod credentials;
+mod frames;
 mod framing;
 mod key;
 mod listen;

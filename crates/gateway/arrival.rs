@@ -76,6 +76,8 @@ pub struct Mirrored {
     pub name: Option<Box<str>>,
     /// `Mcp-Param-*`: names in lower case without the prefix, and values.
     pub params: Vec<(Box<str>, Box<str>)>,
+    /// The first of these that was sent more than once.
+    pub repeated: Option<Box<str>>,
 }
 
 /// The three verbs of Streamable HTTP (spec H-01).
@@ -139,7 +141,7 @@ pub enum Reply {
     /// The answer comes from the task that owns the request.
     Running(Running),
     /// The stream of a session.
-    Listening(Listening),
+    Listening(Box<Listening>),
 }
 
 /// What comes of a running request, in order. Dropping it does not end a legacy request, which belongs to its

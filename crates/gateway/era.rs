@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use wire::{
     EnvelopeError, Era, Form, Frame, Method, Revision, Shape,
-    headers::{self, Sent},
+    headers::{self, HeaderError, Sent},
     meta,
 };
 
@@ -105,6 +105,9 @@ fn check_headers(head: &Head, frame: &Frame) -> Result<(), EraError> {
     if frame.shape() != Shape::Request || !exists {
         return Ok(());
     }
+    if let Some(header) = &head.mirror.repeated {
+        return Err(HeaderError::Repeated { header: header.to_string().into() }.into());
+    }
     Ok(headers::check_method_and_name(&sent(head), frame)?)
 }
 
@@ -153,7 +156,7 @@ mod tests {
             session: some(session),
             revision: some(header),
             authorization: Default::default(),
-            mirror: Mirrored { method: some(method), name: some(name), params: Vec::new() },
+            mirror: Mirrored { method: some(method), name: some(name), params: Vec::new(), repeated: None },
             accepts_json: true,
             accepts_events: true,
             peer: ([127, 0, 0, 1], 1).into(),

@@ -350,7 +350,7 @@ fn close(record: Record, done: Result<Answered, Failure>) -> Reply {
         }
         Ok(Answered::Listening(listening)) => {
             record.close(Outcome::Ok, None, 0);
-            Reply::Listening(*listening)
+            Reply::Listening(listening)
         }
         Ok(Answered::GivenUp) => {
             record.close(Outcome::Abandoned, Some("cancelled"), 0);

@@ -153,8 +153,8 @@ pub(crate) fn running(heard: Option<Pieces>, running: Running, keepalive: Durati
 }
 
 /// A session's stream, until the session or the gateway ends.
-pub(crate) fn listening(listening: Listening, keepalive: Duration) -> Body {
-    events(None, Source::Listening(Box::new(listening)), keepalive)
+pub(crate) fn listening(listening: Box<Listening>, keepalive: Duration) -> Body {
+    events(None, Source::Listening(listening), keepalive)
 }
 
 /// Where the messages of an event stream come from.

@@ -129,7 +129,7 @@ fn arrival(
         accepts_json: accepts.json,
         accepts_events: if verb == Verb::Get { accepts.events } else { accepts.stream_in_answer() },
         authorization: texts(&head.headers, &header::AUTHORIZATION).into_iter().collect(),
-        mirror: mirrored(&head.headers)?,
+        mirror: mirrored(&head.headers),
         peer: ends.peer,
         received,
     };
@@ -217,17 +217,26 @@ fn lossy(value: &HeaderValue) -> Box<str> {
 
 /// The headers that repeat parts of the body, each once: with two of them, somebody in front of us may have believed
 /// the other (spec H-28, security 29).
-fn mirrored(headers: &HeaderMap) -> Result<Mirrored, Refusal> {
-    let mismatch = |refusal: Refusal| refusal.coded(wire::code::HEADER_MISMATCH);
-    let mut params = Vec::new();
+fn mirrored(headers: &HeaderMap) -> Mirrored {
+    let mut mirrored = Mirrored::default();
     for name in headers.keys() {
-        let Some(param) = name.as_str().strip_prefix(PARAM) else { continue };
-        if let Some(value) = single(headers, name).map_err(mismatch)? {
-            params.push((param.into(), lossy(value)));
+        let param = name.as_str().strip_prefix(PARAM);
+        if param.is_none() && *name != METHOD && *name != NAME {
+            continue;
+        }
+        // Said by the pipeline, once it knows who asks and in which era.
+        let Ok(value) = single(headers, name) else {
+            mirrored.repeated.get_or_insert_with(|| name.as_str().into());
+            continue;
+        };
+        let Some(value) = value.map(lossy) else { continue };
+        match param {
+            Some(param) => mirrored.params.push((param.into(), value)),
+            None if *name == METHOD => mirrored.method = Some(value),
+            None => mirrored.name = Some(value),
         }
     }
-    let once = |name| Ok(single(headers, name).map_err(mismatch)?.map(lossy));
-    Ok(Mirrored { method: once(&METHOD)?, name: once(&NAME)?, params })
+    mirrored
 }
 
 #[cfg(test)]

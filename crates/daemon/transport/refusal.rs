@@ -8,7 +8,6 @@ use crate::transport::body::{self, Body};
 #[derive(Debug)]
 pub(crate) struct Refusal {
     status: StatusCode,
-    code: i64,
     message: String,
     header: Option<(HeaderName, &'static str)>,
 }
@@ -16,13 +15,7 @@ pub(crate) struct Refusal {
 impl Refusal {
     /// Refuses with a sentence that says what is wrong and how to mend it.
     pub(crate) fn new(status: StatusCode, message: impl Into<String>) -> Refusal {
-        Refusal { status, code: wire::code::INVALID_REQUEST, message: message.into(), header: None }
-    }
-
-    /// The same refusal with another code of JSON-RPC.
-    pub(crate) fn coded(mut self, code: i64) -> Refusal {
-        self.code = code;
-        self
+        Refusal { status, message: message.into(), header: None }
     }
 
     /// The same refusal with a header that a program can act on.
@@ -36,18 +29,12 @@ impl Refusal {
     pub(crate) fn status(&self) -> u16 {
         self.status.as_u16()
     }
-
-    /// The code.
-    #[cfg(test)]
-    pub(crate) fn code(&self) -> i64 {
-        self.code
-    }
 }
 
 impl From<Refusal> for Response<Body> {
     fn from(refusal: Refusal) -> Response<Body> {
         // No `id`: the message was not read, so there is nothing to answer by name.
-        let (code, message) = (refusal.code, wire::quote(&refusal.message));
+        let (code, message) = (wire::code::INVALID_REQUEST, wire::quote(&refusal.message));
         let text = format!("{{\"jsonrpc\":\"2.0\",\"error\":{{\"code\":{code},\"message\":{message}}}}}");
         let mut response = Response::new(body::text(text));
         *response.status_mut() = refusal.status;
