@@ -57,6 +57,8 @@ enum At {
 struct Seen {
     bytes: usize,
     fields: usize,
+    /// Empty lines before it, as bytes.
+    blank: usize,
 }
 
 /// What stops a connection.
@@ -133,7 +135,7 @@ impl Framing {
     }
 }
 
-const NEXT: At = At::Head { seen: Seen { bytes: 0, fields: 0 } };
+const NEXT: At = At::Head { seen: Seen { bytes: 0, fields: 0, blank: 0 } };
 
 /// The end of the head, if it is there.
 fn head_end(bytes: &[u8], seen: &mut Seen) -> Result<Option<usize>, Refusal> {
@@ -145,11 +147,11 @@ fn head_end(bytes: &[u8], seen: &mut Seen) -> Result<Option<usize>, Refusal> {
         }
         let line = bytes.get(now.bytes..end).and_then(|line| line.strip_suffix(b"\r"));
         let line = line.ok_or_else(|| malformed("a line of the head does not end with CR and LF"))?;
-        let first = bytes.get(..now.bytes).is_none_or(is_blank);
+        let first = now.blank == now.bytes;
         now.bytes = end + 1;
         match line {
             // Some clients send an empty line after a body; it belongs to nothing (RFC 9112, section 2.2).
-            [] if first => (),
+            [] if first => now.blank = now.bytes,
             [] => return Ok(Some(now.bytes)),
             line if first => check_request_line(line)?,
             line => {
@@ -162,7 +164,7 @@ fn head_end(bytes: &[u8], seen: &mut Seen) -> Result<Option<usize>, Refusal> {
         }
     }
     if bytes.len() >= HEAD_BYTES {
-        return Err(match bytes.get(..now.bytes).is_none_or(is_blank) {
+        return Err(match now.blank == now.bytes {
             true => Refusal::new(StatusCode::URI_TOO_LONG, "the address is too long"),
             false => too_large(format!("the header fields are larger than {HEAD_BYTES} bytes")),
         });

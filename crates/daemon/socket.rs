@@ -299,16 +299,19 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Socket<S> {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(cx)
+        // Over TLS it is here that bytes wait for the client.
+        let flushed = Pin::new(&mut self.stream).poll_flush(cx);
+        self.bounded(cx, flushed)
     }
 
     /// Ends our side, then lets the client finish its sentence. A socket closed over unread bytes is reset, and the
     /// client would lose the very answer that says why its large body was refused.
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let Socket { stream, closing, hurry, .. } = &mut *self;
-        if closing.is_none() {
-            ready!(Pin::new(&mut *stream).poll_shutdown(cx))?;
+        if self.closing.is_none() {
+            let shut = Pin::new(&mut self.stream).poll_shutdown(cx);
+            ready!(self.bounded(cx, shut))?;
         }
+        let Socket { stream, closing, hurry, .. } = &mut *self;
         let closing = closing.get_or_insert_with(|| Box::pin(sleep(CLOSE_TIME)));
         if closing.as_mut().poll(cx).is_ready() {
             return Poll::Ready(Ok(()));

@@ -17,7 +17,7 @@ use crate::{
     era,
     error::{AuthnError, EraError, Error, Refused, SessionError},
     gateway::Gateway,
-    router::{Answered, Context, Lane, subject},
+    router::{Answered, Context, Lane, principal_of, subject},
     session,
     snapshot::Snapshot,
     visit::Visit,
@@ -122,6 +122,10 @@ impl Gateway {
         record.read(&frame);
         let failed = |error: Error| Failure { id: frame.id().cloned(), ..Failure::from(error) };
         let visit = match era::classify(&head, &frame).map_err(|error| failed(error.into()))? {
+            // Nothing that ends with a session would end it, so nothing new begins.
+            Era::Modern if self.sessions.is_draining() => {
+                return Err(failed(SessionError::Draining.into()));
+            }
             Era::Modern => Visit::Alone(Arc::clone(&asker)),
             Era::Legacy => self
                 .sessions
@@ -159,7 +163,7 @@ impl Gateway {
         };
         Reply::Running(match session {
             Some(session) => session.run(&self.sessions.tracker, work),
-            None => session::run_alone(&self.sessions.tracker, work),
+            None => session::run_alone(&self.sessions, work),
         })
     }
 
@@ -284,14 +288,14 @@ impl Gateway {
     ) {
         let Some(id) = question.id() else { return };
         if recorded && let Ok(mut record) = self.audit.open().await {
-            let asker = match seat {
-                Seat::Shared => Arc::from("shared"),
-                Seat::Principal(subject) => Arc::clone(subject),
-                Seat::Session(session) => Arc::clone(session),
+            let (asker, issuer) = match seat {
+                Seat::Shared => (Arc::from("shared"), Box::default()),
+                Seat::Principal(key) => principal_of(key),
+                Seat::Session(session) => (Arc::clone(session), Box::default()),
             };
             record.identified(&Arc::new(Principal {
                 tenant: TenantId::new(Arc::clone(&spec.tenant)),
-                issuer: Box::default(),
+                issuer,
                 subject: asker,
                 groups: Box::default(),
                 scopes: Box::default(),

@@ -238,6 +238,14 @@ pub(crate) fn seat_key(principal: &Principal) -> Arc<str> {
     }
 }
 
+/// The subject and issuer that a seat's key was made of.
+pub(crate) fn principal_of(key: &Arc<str>) -> (Arc<str>, Box<str>) {
+    match key.split_once('\u{1f}') {
+        Some((subject, issuer)) => (subject.into(), issuer.into()),
+        None => (Arc::clone(key), Box::default()),
+    }
+}
+
 enum SendError {
     Call(Error),
     Upstream(UpstreamError),

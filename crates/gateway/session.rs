@@ -73,15 +73,19 @@ pub(crate) struct Cancelled {
 
 /// Runs a modern request: closing its connection is its cancellation (spec H-25), and dropping what the
 /// connection holds is how we notice.
-pub(crate) fn run_alone<F>(tracker: &TaskTracker, work: impl FnOnce(mpsc::Sender<Out>) -> F) -> Running
+pub(crate) fn run_alone<F>(sessions: &Sessions, work: impl FnOnce(mpsc::Sender<Out>) -> F) -> Running
 where
     F: Future<Output = ()> + Send + 'static,
 {
-    let dropped = CancellationToken::new();
+    let dropped = sessions.given_up.child_token();
     let (sender, running) = Running::tied(dropped.clone().drop_guard());
     let work = work(sender);
-    tracker.spawn(async move {
-        let _ = dropped.run_until_cancelled(work).await;
+    sessions.tracker.spawn(async move {
+        tokio::select! {
+            biased;
+            () = dropped.cancelled() => (),
+            () = work => (),
+        }
     });
     running
 }

@@ -234,6 +234,8 @@ impl Tokens {
             return Err(TokensError::Request { member: "expires_in", why: "must be at least 1" });
         }
         let now = authn::now();
+        // Whoever revokes a key the moment it is listed finds it in both places.
+        let _turn = self.turn.lock().await;
         // A name that is taken already is as unlikely as it is harmless.
         for _ in 0..8 {
             let text = key::make().ok_or(TokensError::Random)?;

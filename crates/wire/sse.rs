@@ -43,6 +43,9 @@ pub enum SseError {
     },
 }
 
+/// The longest event id that is kept, in bytes.
+const ID_BYTES: usize = 1024;
+
 /// Reads an event stream from chunks that are cut anywhere.
 #[derive(Clone, Debug)]
 pub struct Decoder {
@@ -164,7 +167,8 @@ impl Decoder {
                 self.data.extend_from_slice(value);
             }
             b"event" => self.name = (!value.is_empty()).then(|| String::from_utf8_lossy(value).into()),
-            b"id" if !value.contains(&0) => {
+            // A long one is not kept: it stands in every event from here on, and goes back in a header.
+            b"id" if !value.contains(&0) && value.len() <= ID_BYTES => {
                 self.id = (!value.is_empty()).then(|| String::from_utf8_lossy(value).into());
             }
             b"retry" => {

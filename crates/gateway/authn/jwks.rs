@@ -10,7 +10,7 @@ use std::{
     path::{Path, PathBuf},
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::Duration,
 };
@@ -50,6 +50,9 @@ pub(super) struct Jwks {
     issuer: Arc<str>,
     origin: Origin,
     held: ArcSwapOption<Held>,
+    /// The next edition. Never given twice, not even when there were no keys in between: a token that was
+    /// verified with keys of one edition must not come back with another.
+    editions: AtomicU64,
     wanted: Notify,
     /// Whether wishes are heard now, or must wait for `BETWEEN` to pass.
     listens: AtomicBool,
@@ -106,6 +109,7 @@ impl Jwks {
             issuer,
             origin,
             held: ArcSwapOption::empty(),
+            editions: AtomicU64::new(0),
             wanted: Notify::new(),
             listens: AtomicBool::new(false),
             readings: watch::Sender::new(0),
@@ -184,8 +188,7 @@ impl Jwks {
         let keys = KeySet::read(text)?;
         let edition = match &before {
             Some(before) if before.hash == hash => before.edition,
-            Some(before) => before.edition + 1,
-            None => 0,
+            Some(_) | None => self.editions.fetch_add(1, Ordering::SeqCst),
         };
         self.held.store(Some(Arc::new(Held { keys, edition, hash, read: Instant::now() })));
         Ok(())

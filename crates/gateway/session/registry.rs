@@ -1,6 +1,7 @@
 //! All sessions: found by id, bound to their owner, ended when old.
 
 use std::{
+    collections::HashMap,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -10,7 +11,7 @@ use std::{
 
 use admission::{Principal, TenantId};
 use tokio::sync::mpsc;
-use tokio_util::task::TaskTracker;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use wire::{Frame, Kind, Method, Revision};
 
 use super::Session;
@@ -41,6 +42,8 @@ pub(crate) struct Sessions {
     ended: mpsc::UnboundedSender<Arc<Session>>,
     /// The tasks of all running requests, awaited at drain (invariant 13).
     pub(crate) tracker: TaskTracker,
+    /// The end of what no session ends: modern requests that a drain gives up.
+    pub(crate) given_up: CancellationToken,
 }
 
 impl Sessions {
@@ -58,6 +61,7 @@ impl Sessions {
             metrics,
             ended,
             tracker: TaskTracker::new(),
+            given_up: CancellationToken::new(),
         }
     }
 
@@ -128,10 +132,19 @@ impl Sessions {
         Ok(Arc::new(Session::new(id, principal, Arc::clone(server), revision)))
     }
 
-    /// Makes room when there is none: whoever flooded us has the sessions that were silent longest.
+    /// Makes room when there is none: the tenant with the most sessions gives the one that was silent longest,
+    /// so that nobody's flood costs another tenant a session.
     fn end_most_silent(&self) -> bool {
         let open = self.open.pin();
-        let idle = open.values().filter(|session| !session.is_busy());
+        let mut owned: HashMap<&TenantId, usize> = HashMap::new();
+        for session in open.values() {
+            *owned.entry(&session.principal.tenant).or_default() += 1;
+        }
+        let Some(greedy) = owned.into_iter().max_by_key(|(_, sessions)| *sessions).map(|(tenant, _)| tenant)
+        else {
+            return false;
+        };
+        let idle = open.values().filter(|session| session.principal.tenant == *greedy && !session.is_busy());
         let Some(silent) = idle.max_by_key(|session| session.silence()).cloned() else { return false };
         self.end(&silent);
         true
@@ -197,6 +210,7 @@ impl Sessions {
 
     /// Ends all that is left.
     pub(crate) fn end_all(&self) {
+        self.given_up.cancel();
         let all: Vec<_> = self.open.pin().values().cloned().collect();
         for session in all {
             self.end(&session);

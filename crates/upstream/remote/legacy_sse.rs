@@ -52,7 +52,8 @@ impl Site {
                     let _noise = self.link.receive(text);
                 }
                 Ok(None) => return Fault::Closed,
-                Err(_) => return Fault::LongLine,
+                Err(UpstreamError::TooLarge { .. }) => return Fault::LongLine,
+                Err(_) => return Fault::Closed,
             }
         }
     }

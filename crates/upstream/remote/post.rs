@@ -94,10 +94,13 @@ async fn request(site: &Site, outgoing: &Outgoing, asker: &Asker) {
     }
 }
 
-/// 404 means the session. Some servers use it for a method they do not know, and say so.
+/// 404 means the session. Some servers use it for a method they do not know, and say so; and what answers this
+/// very request by its id was processed, unless its code is one that SDKs use for sessions.
 fn says_forgotten(heard: &Heard) -> bool {
     let code = heard.answer.as_ref().and_then(hello::code);
-    heard.status == StatusCode::NOT_FOUND && code != Some(wire::code::METHOD_NOT_FOUND)
+    let by_id = heard.answer.as_ref().is_some_and(|answer| answer.id().is_some());
+    let processed = by_id && !matches!(code, Some(-32001 | -32600 | -32000));
+    heard.status == StatusCode::NOT_FOUND && !processed && code != Some(wire::code::METHOD_NOT_FOUND)
 }
 
 /// To a server of the oldest kind: the answer comes by its stream.
