@@ -75,6 +75,22 @@ fn a_drain_gives_up_what_does_not_end() {
 }
 
 #[test]
+fn a_drain_gives_up_requests_that_no_session_owns() {
+    let script = Script::tools(&["wait"]).on_call("wait", &[Step::gate("never")]);
+    let mut daemon = settled(&Setup::one("alpha", script).process("drain: 200ms"), &["alpha"]);
+    let client = daemon.stranger();
+    let body = r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"alpha__wait","_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}"#;
+    let request = client.post(body).with("mcp-protocol-version", "2026-07-28");
+    let _pending = client.begin(&request.with("mcp-method", "tools/call").with("mcp-name", "alpha__wait"));
+    daemon.journal("alpha").waits_at("never");
+    daemon.terminate();
+    assert_eq!(daemon.ended().code(), Some(0), "{}", daemon.log());
+    let last = daemon.audit().into_iter().rfind(|line| line["tool"] == "alpha__wait").unwrap();
+    assert_eq!((&last["line"], &last["outcome"]), (&json!("outcome"), &json!("abandoned")));
+    assert!(!daemon.log().contains("not everything had ended in time"), "{}", daemon.log());
+}
+
+#[test]
 fn killed_it_leaves_no_process_behind() {
     let setup = Setup::new()
         .wrapped("wrapped", Script::tools(&["act"]).with_children())

@@ -29,6 +29,13 @@ fn an_event_has_one_data_line() {
 }
 
 #[test]
+fn a_long_id_is_not_copied_into_every_event() {
+    let stream = format!("id: 7\ndata: a\n\nid: {}\ndata: b\n\ndata: c\n\n", "x".repeat(1 << 16));
+    let ids: Vec<_> = decode(stream.as_bytes(), 1000).into_iter().map(|event| event.id).collect();
+    assert_eq!(ids, [Some("7".into()), Some("7".into()), Some("7".into())]);
+}
+
+#[test]
 fn the_parts_of_a_message_are_shared_with_its_event() {
     let large = Bytes::from(vec![b'1'; 1 << 20]);
     let sent = event(&Pieces::one(large.clone()), None);

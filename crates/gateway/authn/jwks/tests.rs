@@ -229,3 +229,21 @@ async fn one_server_is_asked_once_however_many_wait() {
     assert_eq!(server.asked(), 1);
     watch.abort();
 }
+
+#[test]
+fn an_edition_is_never_given_twice() {
+    let jwks = Jwks::new("https://id.example".into(), Origin::File("none".into()));
+    let edition = || jwks.held().expect("keys").edition;
+    let keys = |kid: &str| {
+        let x = "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo";
+        format!(r#"{{"keys":[{{"kty":"OKP","crv":"Ed25519","kid":"{kid}","x":"{x}"}}]}}"#)
+    };
+    jwks.hold(keys("a").as_bytes()).expect("holds");
+    let first = edition();
+    jwks.hold(keys("a").as_bytes()).expect("holds");
+    assert_eq!(edition(), first, "the same keys are the same edition");
+    // Too old to be believed, and then other keys: nothing verified before may come back.
+    jwks.held.store(None);
+    jwks.hold(keys("b").as_bytes()).expect("holds");
+    assert_ne!(edition(), first);
+}
