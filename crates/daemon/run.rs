@@ -53,6 +53,15 @@ pub(crate) fn on_runtime(work: impl Future<Output = Result<(), Failure>>) -> Res
     ended
 }
 
+/// Runs what a command of the operator waits for: one conversation needs one thread.
+pub(crate) fn on_one_thread<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::system(format!("cannot start the runtime: {error}")))?;
+    runtime.block_on(work)
+}
+
 /// Runs the gateway until a signal asks it to stop. `ready` is called when clients are served.
 pub(crate) async fn run(config: Config, doors: Doors, ready: impl FnOnce()) -> Result<(), Failure> {
     let mut signals = Signals::watch()?;

@@ -6,16 +6,13 @@ use crate::{
     cli::{Form, StatusArgs, output},
     client,
     failure::Failure,
+    run,
 };
 
 /// Shows the status of a running gateway.
 pub(crate) fn status(args: &StatusArgs) -> Result<(), Failure> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(|error| Failure::system(format!("cannot start the runtime: {error}")))?;
     let url = format!("{}/status", args.operator.admin.trim_end_matches('/'));
-    let page = runtime.block_on(client::get(&url, args.operator.credential()?))?;
+    let page = run::on_one_thread(client::get(&url, args.operator.credential()?))?;
     let unreadable = |why: String| Failure::unavailable(format!("{url} is no status page: {why}"));
     let text = std::str::from_utf8(&page).map_err(|error| unreadable(error.to_string()))?;
     let status: Value = serde_json::from_str(text).map_err(|error| unreadable(error.to_string()))?;

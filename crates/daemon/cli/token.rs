@@ -11,15 +11,12 @@ use crate::{
     client,
     credentials::{Credentials, with},
     failure::Failure,
+    run,
 };
 
 /// Runs one of the subcommands.
 pub(crate) fn run(command: TokenCommand) -> Result<(), Failure> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(|error| Failure::system(format!("cannot start the runtime: {error}")))?;
-    runtime.block_on(async {
+    run::on_one_thread(async {
         match command {
             TokenCommand::Key(args) => make_key(&args).await,
             TokenCommand::Jwt(args) => sign(&args).await,

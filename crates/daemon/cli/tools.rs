@@ -7,6 +7,7 @@ use crate::{
     cli::{CallArgs, Form, Server, ToolsCommand, output},
     client::Client,
     failure::Failure,
+    run,
 };
 
 /// The most pages of a list that are fetched.
@@ -17,11 +18,7 @@ const DESCRIPTION: usize = 80;
 
 /// Runs one of the subcommands.
 pub(crate) fn run(command: ToolsCommand) -> Result<(), Failure> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(|error| Failure::system(format!("cannot start the runtime: {error}")))?;
-    runtime.block_on(async {
+    run::on_one_thread(async {
         match command {
             ToolsCommand::Ls { server, output } => list(&server, output.output).await,
             ToolsCommand::Call(args) => call(&args).await,
