@@ -50,7 +50,7 @@ pub fn failure(id: Option<&Id>, code: i64, message: &str, data: Option<&str>) ->
 
 /// A result answer. `result` is JSON text.
 pub fn success(id: &Id, result: &str) -> Bytes {
-    format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{result}}}"#).into()
+    [r#"{"jsonrpc":"2.0","id":"#, id.raw(), r#","result":"#, result, "}"].concat().into()
 }
 
 /// A tool's result that tells the model what went wrong (`isError`). `data` is a JSON object for programs,

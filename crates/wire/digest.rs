@@ -9,7 +9,7 @@ use std::{cmp::Ordering, fmt, ops::Range};
 use sha2::{Digest as _, Sha256};
 
 use crate::{
-    scan::{self, Member},
+    scan::{self, Key, Member},
     text,
     walk::{self, Elements, Ends},
 };
@@ -20,10 +20,16 @@ pub(crate) mod number;
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Digest(pub [u8; 32]);
 
+impl Digest {
+    /// `sha256:` and the hexadecimal digits.
+    pub fn text(&self) -> String {
+        format!("sha256:{}", hex::encode(self.0))
+    }
+}
+
 impl fmt::Display for Digest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("sha256:")?;
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+        f.write_str(&self.text())
     }
 }
 
@@ -40,64 +46,80 @@ pub fn digest_of(bytes: &[u8]) -> Digest {
 
 /// The digest of one JSON value. Text that is no JSON has a digest of its own, which no JSON value shares.
 pub fn digest(raw: &str) -> Digest {
-    let mut out = Output { hasher: Sha256::new(), buffer: String::with_capacity(4096), piece: 3072 };
     if scan::check(raw.as_bytes()).is_ok() {
-        write_canonical(raw.as_bytes(), &mut out);
-    } else {
-        // No canonical text begins so.
-        out.push("\0");
-        out.push(raw);
+        return digest_of_value(raw.as_bytes());
     }
+    let mut out = Output::for_text(raw.as_bytes());
+    // No canonical text begins so.
+    out.push("\0");
+    out.push(raw);
+    out.finish()
+}
+
+/// The digest of a JSON value that was read strictly already: the one that [`digest`] gives it, without a second
+/// look.
+pub(crate) fn digest_of_value(raw: &[u8]) -> Digest {
+    let mut out = Output::for_text(raw);
+    write_canonical(raw, &mut out);
     out.finish()
 }
 
 /// A container that is being written.
 enum Open<'a> {
-    Object(std::vec::IntoIter<Member>),
+    /// The members that are left are those behind so many.
+    Object(usize),
     Array(Elements<'a>),
 }
 
 /// Nesting lies on a heap of its own, so that no text exhausts the stack.
-fn write_canonical(text: &[u8], out: &mut Output) {
-    let ends = Ends::of(text);
-    let from = walk::space_end(text, 0);
-    let mut value = from..walk::value_end(text, from).unwrap_or(text.len());
-    let mut open: Vec<Open<'_>> = Vec::new();
+fn write_canonical(bytes: &[u8], out: &mut Output) {
+    let text = text::plain(bytes);
+    let ends = Ends::of(bytes);
+    let from = walk::space_end(bytes, 0);
+    // Where a container ends is not asked, and behind anything else stands white space only.
+    let mut value = from..bytes.trim_ascii_end().len();
+    let mut open: Vec<Open<'_>> = Vec::with_capacity(4);
+    // What is left of all open objects, the innermost last and each in reverse.
+    let mut left: Vec<Member> = Vec::with_capacity(8);
     loop {
         let mut is_first = true;
-        match text.get(value.start) {
+        match bytes.get(value.start) {
             Some(b'{') => {
                 out.push("{");
-                open.push(Open::Object(sorted_members(text, value, &ends)));
+                open.push(Open::Object(left.len()));
+                add_members(bytes, value, &ends, &mut left);
             }
             Some(b'[') => {
                 out.push("[");
-                open.push(Open::Array(ends.elements(text, value)));
+                open.push(Open::Array(ends.elements(bytes, value)));
             }
             _ => {
                 write_leaf(text.get(value).unwrap_or_default(), out);
                 is_first = false;
             }
         }
-        let Some(next) = next_value(text, &mut open, is_first, out) else { return };
+        let Some(next) = next_value(text, &mut open, &mut left, is_first, out) else { return };
         value = next;
     }
 }
 
 /// Closes what ends and gives the value that follows; `None` after the last one.
 fn next_value(
-    text: &[u8],
+    text: &str,
     open: &mut Vec<Open<'_>>,
+    left: &mut Vec<Member>,
     is_first: bool,
     out: &mut Output,
 ) -> Option<Range<usize>> {
     let mut separator = if is_first { "" } else { "," };
     loop {
         let close = match open.last_mut()? {
-            Open::Object(members) => {
-                if let Some(member) = members.next() {
+            Open::Object(first) => {
+                if left.len() > *first
+                    && let Some(member) = left.pop()
+                {
                     out.push(separator);
-                    write_leaf(text.get(member.key.quoted()).unwrap_or_default(), out);
+                    write_key(member.key, text, out);
                     out.push(":");
                     return Some(member.value());
                 }
@@ -117,11 +139,12 @@ fn next_value(
     }
 }
 
-fn sorted_members(text: &[u8], span: Range<usize>, ends: &Ends) -> std::vec::IntoIter<Member> {
-    let mut members: Vec<Member> =
-        ends.members(text, span).map(|(key, value)| Member::new(key, value)).collect();
-    members.sort_by(|one, other| by_utf16(&one.key.bytes(text), &other.key.bytes(text)));
-    members.into_iter()
+/// Adds the members of the object at `span`, the one that is written first last.
+fn add_members(text: &[u8], span: Range<usize>, ends: &Ends, left: &mut Vec<Member>) {
+    let first = left.len();
+    left.extend(ends.members(text, span).map(|(key, value)| Member::new(key, value)));
+    let added = left.get_mut(first..).unwrap_or_default();
+    added.sort_unstable_by(|one, other| by_utf16(&other.key.bytes(text), &one.key.bytes(text)));
 }
 
 /// The order of the UTF-16 code units of two texts in UTF-8. It is that of the bytes, but for what UTF-16
@@ -135,19 +158,26 @@ fn by_utf16(one: &[u8], other: &[u8]) -> Ordering {
     one.cmp(other)
 }
 
-fn write_leaf(raw: &[u8], out: &mut Output) {
-    match raw.first() {
-        Some(b'"') if raw.contains(&b'\\') => {
-            text::write_quoted(&mut out.buffer, &text::string(raw).unwrap_or_default());
-            out.push("");
-        }
+fn write_key(key: Key, text: &str, out: &mut Output) {
+    let raw = text.get(key.quoted()).unwrap_or_default();
+    if key.is_escaped() { write_escaped(raw, out) } else { out.push(raw) }
+}
+
+fn write_leaf(raw: &str, out: &mut Output) {
+    match raw.as_bytes().first() {
+        Some(b'"') if memchr::memchr(b'\\', raw.as_bytes()).is_some() => write_escaped(raw, out),
         Some(b'-' | b'0'..=b'9') => {
-            number::write_canonical(text::plain(raw), &mut out.buffer);
+            number::write_canonical(raw, &mut out.buffer);
             out.push("");
         }
         // A string without escapes is written as it is, and so are the three words.
-        _ => out.push(text::plain(raw)),
+        _ => out.push(raw),
     }
+}
+
+fn write_escaped(raw: &str, out: &mut Output) {
+    text::write_quoted(&mut out.buffer, &text::string(raw.as_bytes()).unwrap_or_default());
+    out.push("");
 }
 
 /// Gathers text, so that the hash is fed in large pieces.
@@ -159,6 +189,14 @@ struct Output {
 }
 
 impl Output {
+    const PIECE: usize = 3072;
+
+    /// With room for what is written of `raw`, as far as it is gathered.
+    fn for_text(raw: &[u8]) -> Output {
+        let buffer = String::with_capacity(raw.len().min(Output::PIECE) + 64);
+        Output { hasher: Sha256::new(), buffer, piece: Output::PIECE }
+    }
+
     fn push(&mut self, text: &str) {
         self.buffer.push_str(text);
         if self.buffer.len() >= self.piece {

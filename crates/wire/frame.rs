@@ -6,6 +6,7 @@ use bytes::Bytes;
 
 use crate::{
     code,
+    digest::{self, Digest},
     id::Id,
     method::Method,
     pieces::Pieces,
@@ -131,24 +132,24 @@ pub fn readable_id(bytes: &[u8]) -> Option<Id> {
 impl Frame {
     /// Reads one message. What could be read in two ways is refused.
     pub fn parse(bytes: Bytes, budget: &Budget) -> Result<Frame, FrameError> {
-        Frame::of(scan::scan(&bytes, budget)?, bytes)
+        let parts = Frame::parts(scan::scan(&bytes, budget)?)?;
+        Ok(Frame { bytes, parts: Arc::new(parts) })
     }
 
     /// Reads one message, and where only parts of its result could be read in two ways (an object that holds
     /// a key twice, half a surrogate pair) leaves them to who reads the result. Only for results that are
     /// taken apart: such a part must not travel on.
     pub fn parse_leniently(bytes: Bytes, budget: &Budget) -> Result<Frame, FrameError> {
-        Frame::of(scan::scan_leniently(&bytes, budget)?, bytes)
+        let parts = Frame::parts(scan::scan_leniently(&bytes, budget)?)?;
+        Ok(Frame { bytes, parts: Arc::new(parts) })
     }
 
-    fn of(found: Scan, bytes: Bytes) -> Result<Frame, FrameError> {
+    fn parts(found: Scan<'_>) -> Result<Parts, FrameError> {
         match found.root {
-            Root::Object => {}
-            Root::Array => return Err(FrameError::Batch),
-            Root::Scalar => return Err(FrameError::NotAMessage),
+            Root::Object => Parts::read(found),
+            Root::Array => Err(FrameError::Batch),
+            Root::Scalar => Err(FrameError::NotAMessage),
         }
-        let parts = Arc::new(Parts::read(&bytes, found)?);
-        Ok(Frame { bytes, parts })
     }
 
     /// Whether all of it can be read in one way only. Never false for what [`Frame::parse`] returned.
@@ -197,6 +198,12 @@ impl Frame {
     /// A member of `params`, decoded, if it is a JSON string.
     pub fn param_text(&self, key: &str) -> Option<Cow<'_, str>> {
         text::string(self.bytes.get(self.params_member(key)?)?)
+    }
+
+    /// The digest of a member of `params`: that of [`digest`](crate::digest()), without reading its text again.
+    pub fn param_digest(&self, key: &str) -> Option<Digest> {
+        // INVARIANT: `params` are read strictly in every frame; only results may be spoilt.
+        self.bytes.get(self.params_member(key)?).map(digest::digest_of_value)
     }
 
     /// The text of `result`, any JSON value.
@@ -275,7 +282,7 @@ impl Frame {
             }
         };
         let mut pieces = Pieces::with_capacity(edits.len() * 2 + 3);
-        pieces.push_as_is(format!(r#"{{"jsonrpc":"2.0","id":{id},"{name}":"#).into());
+        pieces.push_as_is([r#"{"jsonrpc":"2.0","id":"#, id.raw(), r#",""#, name, r#"":"#].concat().into());
         let body = self.parts.body.clone().unwrap_or_default();
         let mut order: Vec<&Edit> = edits.iter().collect();
         // What is put in before a byte comes before what takes the byte's place.
@@ -324,9 +331,9 @@ impl Frame {
             out.extend_from_slice(value);
         }
         for (position, change) in changes.iter().enumerate() {
-            let is_repeated = changes.iter().take(position).any(|earlier| earlier.key == change.key);
             let Some(value) = &change.value else { continue };
-            if is_repeated || self.member(change.key).is_some() {
+            let is_repeated = || changes.iter().take(position).any(|earlier| earlier.key == change.key);
+            if self.member(change.key).is_some() || is_repeated() {
                 continue;
             }
             separate(out);

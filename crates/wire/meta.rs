@@ -42,6 +42,9 @@ pub fn member<'a>(meta: Option<&'a str>, key: &str) -> Option<&'a str> {
 /// `_meta` as an upstream may see it: without the keys of the hop it came by, and with our progress token in
 /// place of the client's. `None` when nothing is left.
 pub fn for_upstream(meta: Option<&str>, token: Option<u64>) -> Option<String> {
+    if meta.is_none() && token.is_none() {
+        return None;
+    }
     let meta = meta.unwrap_or_default();
     let bytes = meta.as_bytes();
     let mut out = String::with_capacity(meta.len() + 40);
@@ -64,7 +67,7 @@ pub fn for_upstream(meta: Option<&str>, token: Option<u64>) -> Option<String> {
     }
     if let Some(token) = token {
         out.push(if out.is_empty() { '{' } else { ',' });
-        out.push_str(&format!("\"{PROGRESS_TOKEN}\":{token}"));
+        out.extend(["\"", PROGRESS_TOKEN, "\":", &token]);
     }
     if out.is_empty() {
         return None;

@@ -4,14 +4,17 @@
 //! The budgets are applied before anything is allocated, nesting costs no stack, and a value costs no
 //! allocation (security 34, 35). Leaves are only looked at: no number is converted, no string decoded.
 
+use std::ops::Range;
+
 use crate::{frame::FrameError, text};
 
 mod keys;
+mod leaves;
 mod reserved;
 mod spans;
 
-use keys::Keys;
-pub(crate) use spans::{Key, Member, short};
+use keys::{Keys, Object};
+pub(crate) use spans::{Key, Member, Outer, short};
 
 /// How large one message may be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,10 +47,12 @@ pub(crate) enum Root {
 
 /// What one pass found.
 #[derive(Debug)]
-pub(crate) struct Scan {
+pub(crate) struct Scan<'a> {
+    /// All of it, proved to be text.
+    pub(crate) text: &'a str,
     pub(crate) root: Root,
     /// The members of the outermost object.
-    pub(crate) outer: Vec<Member>,
+    pub(crate) outer: Outer,
     /// The members of `params`, `result` and `error` directly below it.
     pub(crate) inner: Vec<Member>,
     /// Whether white space inside the outermost value breaks lines.
@@ -68,13 +73,13 @@ enum Rules {
 }
 
 /// Reads `text` as one JSON value.
-pub(crate) fn scan(text: &[u8], budget: &Budget) -> Result<Scan, FrameError> {
+pub(crate) fn scan<'a>(text: &'a [u8], budget: &Budget) -> Result<Scan<'a>, FrameError> {
     read(text, budget, Rules::Strict)
 }
 
 /// Reads `text` as one JSON value, and lets equal keys and half surrogate pairs pass where only parts of a result
 /// are spoilt by them: below the members of `result`. Grammar and budgets hold everywhere.
-pub(crate) fn scan_leniently(text: &[u8], budget: &Budget) -> Result<Scan, FrameError> {
+pub(crate) fn scan_leniently<'a>(text: &'a [u8], budget: &Budget) -> Result<Scan<'a>, FrameError> {
     read(text, budget, Rules::Lenient)
 }
 
@@ -84,14 +89,15 @@ pub(crate) fn check(text: &[u8]) -> Result<(), FrameError> {
     read(text, &any, Rules::Value).map(|_| ())
 }
 
-fn read(text: &[u8], budget: &Budget, rules: Rules) -> Result<Scan, FrameError> {
+fn read<'a>(text: &'a [u8], budget: &Budget, rules: Rules) -> Result<Scan<'a>, FrameError> {
     let limit = budget.bytes.min(MOST_BYTES);
     if text.len() > limit {
         return Err(FrameError::TooLarge { limit });
     }
-    if let Err(broken) = std::str::from_utf8(text) {
-        return Err(FrameError::Syntax { at: broken.valid_up_to(), why: "not UTF-8" });
-    }
+    let proved = match std::str::from_utf8(text) {
+        Ok(proved) => proved,
+        Err(broken) => return Err(FrameError::Syntax { at: broken.valid_up_to(), why: "not UTF-8" }),
+    };
     if text.starts_with(b"\xEF\xBB\xBF") {
         return Err(FrameError::Syntax { at: 0, why: "a byte order mark" });
     }
@@ -100,19 +106,21 @@ fn read(text: &[u8], budget: &Budget, rules: Rules) -> Result<Scan, FrameError> 
         at: 0,
         depth: budget.depth,
         nodes: budget.nodes,
-        open: Vec::with_capacity(budget.depth.min(8)),
+        inside: Open { from: 0, holds: Holds::One, noted: false, keys: Object::default() },
+        around: Vec::with_capacity(budget.depth.min(8)),
         keys: Keys::new(),
         below: Below::Other,
         rules,
         found: Scan {
+            text: proved,
             root: Root::Scalar,
-            outer: Vec::new(),
+            outer: Outer::default(),
             inner: Vec::new(),
             broken_lines: false,
             is_strict: true,
         },
     };
-    scanner.run()?;
+    scanner.run().map_err(|error| *error)?;
     Ok(scanner.found)
 }
 
@@ -123,46 +131,87 @@ struct Scanner<'a> {
     depth: usize,
     /// How many values may still come.
     nodes: usize,
-    open: Vec<Open>,
+    /// The innermost container whose end has not been seen.
+    inside: Open,
+    /// Those around it, and the text around all; as many as there are open containers.
+    around: Vec<Open>,
     keys: Keys,
     /// Which member of the outermost object is being read.
     below: Below,
     rules: Rules,
-    found: Scan,
+    found: Scan<'a>,
 }
 
-/// A container whose end has not been seen.
+/// What values stand in: a container whose end has not been seen, or the text as a whole.
 #[derive(Clone, Copy)]
 struct Open {
     from: u32,
     holds: Holds,
     noted: bool,
+    /// Its keys; none but for an object.
+    keys: Object,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Holds {
+    /// One value, as the text does.
+    One,
     Elements,
     Members,
 }
 
+/// A member of the outermost object.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Below {
+    Jsonrpc,
+    Id,
+    Method,
     Params,
     Result,
     Error,
     Other,
 }
 
+impl Below {
+    fn key(key: &[u8]) -> Below {
+        match key {
+            b"jsonrpc" => Below::Jsonrpc,
+            b"id" => Below::Id,
+            b"method" => Below::Method,
+            b"params" => Below::Params,
+            b"result" => Below::Result,
+            b"error" => Below::Error,
+            _ => Below::Other,
+        }
+    }
+
+    fn has_noted_members(self) -> bool {
+        matches!(self, Below::Params | Below::Result | Below::Error)
+    }
+}
+
+/// Errors are boxed on their way out: all that is tried returns in registers. What is rare, or long, is kept out of
+/// the functions that run for every key and value, which then need few registers.
 impl Scanner<'_> {
-    fn run(&mut self) -> Result<(), FrameError> {
+    fn run(&mut self) -> Result<(), Box<FrameError>> {
         loop {
-            // A value stands next.
+            // A value stands next, in an object behind its key.
             self.space();
-            self.nodes = self.nodes.checked_sub(1).ok_or(FrameError::TooManyNodes)?;
+            if self.inside.holds == Holds::Members {
+                self.key()?;
+                self.space();
+            }
+            self.nodes = self.nodes.checked_sub(1).ok_or_else(|| Box::new(FrameError::TooManyNodes))?;
             let from = self.at;
             let is_open = match self.text.get(from) {
-                Some(b'{') => self.begin(Holds::Members)?,
-                Some(b'[') => self.begin(Holds::Elements)?,
+                Some(b'{') => {
+                    self.begin(Holds::Members)?;
+                    !self.ends_at_once(b'}')
+                }
+                Some(b'[') => {
+                    self.begin(Holds::Elements)?;
+                    !self.ends_at_once(b']')
+                }
                 Some(b'"') => self.string().map(|_| false)?,
                 Some(b'-' | b'0'..=b'9') => self.number().map(|()| false)?,
                 Some(b't') => self.word(b"true").map(|()| false)?,
@@ -176,97 +225,100 @@ impl Scanner<'_> {
         }
     }
 
-    /// Opens a container; false when it is empty and so already closed.
-    fn begin(&mut self, holds: Holds) -> Result<bool, FrameError> {
-        if self.open.len() >= self.depth {
-            return Err(FrameError::TooDeep);
+    /// Opens a container.
+    fn begin(&mut self, holds: Holds) -> Result<(), Box<FrameError>> {
+        if self.around.len() >= self.depth {
+            return Err(Box::new(FrameError::TooDeep));
         }
         let noted = holds == Holds::Members
-            && match self.open.len() {
+            && self.rules != Rules::Value
+            && match self.around.len() {
                 0 => true,
-                1 => self.below != Below::Other,
+                1 => self.below.has_noted_members(),
                 _ => false,
             };
-        if self.open.is_empty() {
+        if self.around.is_empty() {
             self.found.root = if holds == Holds::Members { Root::Object } else { Root::Array };
         }
-        self.open.push(Open { from: short(self.at), holds, noted });
+        self.around.push(self.inside);
+        self.inside = Open { from: short(self.at), holds, noted, keys: self.keys.begin() };
         self.at += 1;
         self.space();
-        match holds {
-            Holds::Members => {
-                self.keys.begin();
-                if self.text.get(self.at) == Some(&b'}') {
-                    self.end(holds);
-                    return Ok(false);
-                }
-                self.key()?;
-            }
-            Holds::Elements => {
-                if self.text.get(self.at) == Some(&b']') {
-                    self.end(holds);
-                    return Ok(false);
-                }
-            }
-        }
-        Ok(true)
+        Ok(())
     }
 
-    fn end(&mut self, holds: Holds) {
+    /// Closes the container that was just opened, if it is empty.
+    fn ends_at_once(&mut self, closing: u8) -> bool {
+        let is_empty = self.text.get(self.at) == Some(&closing);
+        if is_empty {
+            self.end();
+        }
+        is_empty
+    }
+
+    fn end(&mut self) {
         self.at += 1;
-        self.open.pop();
-        if holds == Holds::Members {
-            self.keys.end();
+        self.keys.end(self.inside.keys);
+        // INVARIANT: what ends was begun, and then something was around it.
+        if let Some(around) = self.around.pop() {
+            self.inside = around;
         }
     }
 
     /// A value has ended: closes what ends with it. True when that was all, false when another value stands
     /// next.
-    fn ended(&mut self, mut from: usize) -> Result<bool, FrameError> {
+    fn ended(&mut self, mut from: usize) -> Result<bool, Box<FrameError>> {
         loop {
-            self.note(from);
+            if self.inside.noted {
+                self.note(from..self.at);
+            }
             self.space();
-            let Some(open) = self.open.last().copied() else {
-                return if self.at == self.text.len() {
-                    Ok(true)
-                } else {
-                    Err(self.fault("text after the value"))
-                };
-            };
-            match (open.holds, self.text.get(self.at)) {
-                (Holds::Elements, Some(b',')) => {
+            match (self.inside.holds, self.text.get(self.at)) {
+                (Holds::Elements | Holds::Members, Some(b',')) => {
                     self.at += 1;
-                    return Ok(false);
-                }
-                (Holds::Members, Some(b',')) => {
-                    self.at += 1;
-                    self.space();
-                    self.key()?;
                     return Ok(false);
                 }
                 (Holds::Elements, Some(b']')) | (Holds::Members, Some(b'}')) => {
-                    self.end(open.holds);
-                    from = open.from as usize;
+                    from = self.inside.from as usize;
+                    self.end();
                 }
+                (Holds::One, None) => return Ok(true),
+                (Holds::One, Some(_)) => return Err(self.fault("text after the value")),
                 (Holds::Elements, _) => return Err(self.fault("`,` or `]` is expected")),
                 (Holds::Members, _) => return Err(self.fault("`,` or `}` is expected")),
             }
         }
     }
 
-    /// Keeps the member that just ended, if it is one of those a frame knows.
-    fn note(&mut self, from: usize) {
-        let Some(Open { noted: true, .. }) = self.open.last() else { return };
-        let Some(key) = self.keys.last() else { return };
-        let member = Member::new(key, from..self.at);
-        let list = if self.open.len() == 1 { &mut self.found.outer } else { &mut self.found.inner };
-        if list.is_empty() {
-            list.reserve(6);
+    /// Keeps the member that just ended, one of those a frame knows.
+    fn note(&mut self, value: Range<usize>) {
+        if self.around.len() == 1 {
+            self.note_outer(value);
+            return;
         }
-        list.push(member);
+        let Some(key) = self.keys.last() else { return };
+        if self.found.inner.is_empty() {
+            self.found.inner.reserve(6);
+        }
+        self.found.inner.push(Member::new(key, value));
     }
 
-    fn key(&mut self) -> Result<(), FrameError> {
+    fn note_outer(&mut self, value: Range<usize>) {
+        let outer = &mut self.found.outer;
+        outer.count += 1;
+        let place = match self.below {
+            Below::Jsonrpc => &mut outer.jsonrpc,
+            Below::Id => &mut outer.id,
+            Below::Method => &mut outer.method,
+            Below::Params => &mut outer.params,
+            Below::Result => &mut outer.result,
+            Below::Error => &mut outer.error,
+            Below::Other => return,
+        };
+        *place = Some(value);
+    }
+
+    fn key(&mut self) -> Result<(), Box<FrameError>> {
         if self.text.get(self.at) != Some(&b'"') {
             return Err(self.fault("a key is expected"));
         }
@@ -276,13 +328,14 @@ impl Scanner<'_> {
         // What is spoilt already is not compared any more: many equal keys in one table would cost quadratic
         // time (security 34).
         let is_compared = self.found.is_strict || !self.is_lenient();
-        if is_compared && !self.keys.add(key, self.text) {
+        if is_compared && !self.keys.add(&mut self.inside.keys, key, self.text) {
             if !self.is_lenient() {
-                return Err(FrameError::DuplicateKey { key: text::excerpt(&key.text(self.text)) });
+                let key = text::excerpt(&key.text(self.text));
+                return Err(Box::new(FrameError::DuplicateKey { key }));
             }
             self.found.is_strict = false;
         }
-        if self.open.last().is_some_and(|open| open.noted) {
+        if self.inside.noted {
             self.look_at(key)?;
         }
         self.space();
@@ -294,124 +347,66 @@ impl Scanner<'_> {
     }
 
     /// A key of the outermost object or of `params`: no spelling that only nearly is a reserved word.
-    fn look_at(&mut self, key: Key) -> Result<(), FrameError> {
-        let key = key.text(self.text);
-        let is_outermost = self.open.len() == 1;
-        let reserved: &[&str] = match self.below {
-            _ if is_outermost => reserved::OUTER,
-            Below::Params => reserved::PARAMS,
-            Below::Result | Below::Error | Below::Other => &[],
-        };
-        if self.rules != Rules::Value && reserved::is_near_miss(&key, reserved) {
-            return Err(FrameError::Ambiguous { key: text::excerpt(&key) });
+    #[inline(never)]
+    fn look_at(&mut self, key: Key) -> Result<(), Box<FrameError>> {
+        if key.is_escaped() {
+            return self.look_at_said(key.text(self.text).as_bytes());
         }
+        self.look_at_said(self.text.get(key.span()).unwrap_or_default())
+    }
+
+    #[inline]
+    fn look_at_said(&mut self, said: &[u8]) -> Result<(), Box<FrameError>> {
+        let is_outermost = self.around.len() == 1;
         if is_outermost {
-            self.below = match &*key {
-                "params" => Below::Params,
-                "result" => Below::Result,
-                "error" => Below::Error,
-                _ => Below::Other,
-            };
+            self.below = Below::key(said);
+        }
+        let reserved = match self.below {
+            Below::Other if is_outermost => reserved::OUTER,
+            Below::Params if !is_outermost => reserved::PARAMS,
+            // One of the words itself, or nothing is reserved here.
+            _ => return Ok(()),
+        };
+        if reserved::is_near_miss(said, reserved) {
+            let key = text::excerpt(text::plain(said));
+            return Err(Box::new(FrameError::Ambiguous { key }));
         }
         Ok(())
     }
 
     /// Whether equal keys and half surrogate pairs pass here: below the members of `result`.
     fn is_lenient(&self) -> bool {
-        self.rules == Rules::Lenient && self.below == Below::Result && self.open.len() > 2
+        self.rules == Rules::Lenient && self.below == Below::Result && self.around.len() > 2
     }
 
-    /// Passes a string whose opening quote stands next; true when it holds an escape.
-    fn string(&mut self) -> Result<bool, FrameError> {
-        self.at += 1;
-        let mut escaped = false;
-        loop {
-            self.at += text::plain_length(self.text.get(self.at..).unwrap_or_default());
-            match self.text.get(self.at) {
-                Some(b'"') => {
-                    self.at += 1;
-                    return Ok(escaped);
-                }
-                Some(b'\\') => {
-                    escaped = true;
-                    self.escape()?;
-                }
-                Some(_) => return Err(self.fault("a control character in a string")),
-                None => return Err(self.fault("a string does not end")),
-            }
-        }
-    }
-
-    fn escape(&mut self) -> Result<(), FrameError> {
-        match self.text.get(self.at + 1) {
-            Some(b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't') => self.at += 2,
-            Some(b'u') => match text::escaped_char(self.text.get(self.at..).unwrap_or_default()) {
-                Some((_, length)) => self.at += length,
-                None => {
-                    let digits = self.text.get(self.at + 2..self.at + 6).unwrap_or_default();
-                    if !self.is_lenient() || digits.len() < 4 || !digits.iter().all(u8::is_ascii_hexdigit) {
-                        return Err(self.fault("not four hexadecimal digits, or half a surrogate pair"));
-                    }
-                    self.found.is_strict = false;
-                    self.at += 6;
-                }
-            },
-            _ => return Err(self.fault("an unknown escape")),
-        }
-        Ok(())
-    }
-
-    fn number(&mut self) -> Result<(), FrameError> {
-        if self.text.get(self.at) == Some(&b'-') {
-            self.at += 1;
-        }
-        match self.text.get(self.at) {
-            Some(b'0') => self.at += 1,
-            _ => self.digits()?,
-        }
-        if self.text.get(self.at) == Some(&b'.') {
-            self.at += 1;
-            self.digits()?;
-        }
-        if let Some(b'e' | b'E') = self.text.get(self.at) {
-            self.at += 1;
-            if let Some(b'+' | b'-') = self.text.get(self.at) {
-                self.at += 1;
-            }
-            self.digits()?;
-        }
-        Ok(())
-    }
-
-    fn digits(&mut self) -> Result<(), FrameError> {
-        let rest = self.text.get(self.at..).unwrap_or_default();
-        let count = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
-        if count == 0 {
-            return Err(self.fault("a digit is expected"));
-        }
-        self.at += count;
-        Ok(())
-    }
-
-    fn word(&mut self, word: &'static [u8]) -> Result<(), FrameError> {
-        if !self.text.get(self.at..).is_some_and(|rest| rest.starts_with(word)) {
-            return Err(self.fault("a value is expected"));
-        }
-        self.at += word.len();
-        Ok(())
-    }
-
+    #[inline]
     fn space(&mut self) {
-        while let Some(byte @ (b' ' | b'\t' | b'\n' | b'\r')) = self.text.get(self.at) {
-            if matches!(byte, b'\n' | b'\r') && !self.open.is_empty() {
-                self.found.broken_lines = true;
-            }
-            self.at += 1;
+        if self.text.get(self.at).is_some_and(|byte| *byte <= b' ') {
+            self.pass_space();
         }
     }
 
-    fn fault(&self, why: &'static str) -> FrameError {
-        FrameError::Syntax { at: self.at, why }
+    #[inline(never)]
+    fn pass_space(&mut self) {
+        let mut breaks_lines = false;
+        while let Some(byte) = self.text.get(self.at) {
+            match byte {
+                b' ' | b'\t' => {}
+                b'\n' | b'\r' => breaks_lines = true,
+                _ => break,
+            }
+            self.at += 1;
+            // Lines may be indented far.
+            while self.text.get(self.at..).is_some_and(|rest| rest.starts_with(&[b' '; 8])) {
+                self.at += 8;
+            }
+        }
+        self.found.broken_lines |= breaks_lines && !self.around.is_empty();
+    }
+
+    #[cold]
+    fn fault(&self, why: &'static str) -> Box<FrameError> {
+        Box::new(FrameError::Syntax { at: self.at, why })
     }
 }
 

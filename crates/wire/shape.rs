@@ -33,27 +33,33 @@ pub fn to_modern(answer: &Frame, hints: Option<&Hints>) -> Vec<Edit> {
     let Some((result, members)) = answer.result_object() else { return Vec::new() };
     let bytes = answer.bytes();
     let result_type = result_type(answer);
-    let mut added = Vec::new();
+    let mut added = String::new();
+    let mut add = |parts: &[&str]| {
+        if !added.is_empty() {
+            added.push(',');
+        }
+        added.extend(parts.iter().copied());
+    };
     if result_type.is_none() {
-        added.push(format!(r#""{RESULT_TYPE}":"{COMPLETE}""#));
+        add(&["\"", RESULT_TYPE, "\":\"", COMPLETE, "\""]);
     }
     if let Some(hints) = hints
         && result_type.is_none_or(|said| said == COMPLETE)
     {
         let scope = if hints.private { "private" } else { "public" };
-        added.push(format!(r#""{TTL}":{},"{SCOPE}":"{scope}""#, hints.ttl_ms));
+        add(&["\"", TTL, "\":", &hints.ttl_ms.to_string(), ",\"", SCOPE, "\":\"", scope, "\""]);
     }
-    let identity = format!(r#""{}":{}"#, meta::SERVER_INFO, meta::IMPLEMENTATION);
     let meta = meta_object(answer);
     if meta.is_none() {
-        added.push(format!(r#""{META}":{{{identity}}}"#));
+        add(&["\"", META, "\":{\"", meta::SERVER_INFO, "\":", meta::IMPLEMENTATION, "}"]);
     }
     let leaves = |key: Key| {
         let is_hint = key.says(TTL, bytes) || key.says(SCOPE, bytes);
         (is_hint && hints.is_some()) || (meta.is_none() && key.says(META, bytes))
     };
-    let mut edits = reshaped(result, members, &leaves, &added.join(","));
+    let mut edits = reshaped(result, members, &leaves, &added);
     if let Some((span, members)) = &meta {
+        let identity = ["\"", meta::SERVER_INFO, "\":", meta::IMPLEMENTATION].concat();
         edits.extend(reshaped(span.clone(), members, &|key| meta::is_of_hop(key, bytes), &identity));
     }
     sorted(edits)
@@ -90,6 +96,9 @@ pub fn result_type(answer: &Frame) -> Option<Cow<'_, str>> {
 /// Two lists of edits as one, in the order of their places. Where two overlap, the one that begins first
 /// stays.
 pub fn merge(a: Vec<Edit>, b: Vec<Edit>) -> Vec<Edit> {
+    if a.is_empty() && b.is_empty() {
+        return a;
+    }
     let mut end = 0;
     let mut edits = sorted(a.into_iter().chain(b).collect());
     edits.retain(|edit| {

@@ -4,17 +4,54 @@ use std::borrow::Cow;
 
 /// How many bytes from the start a string scanner need not look at: up to a quote, a backslash or a control
 /// character.
+#[inline(always)]
 pub(crate) fn plain_length(bytes: &[u8]) -> usize {
-    let (words, rest) = bytes.as_chunks::<8>();
-    for (index, word) in words.iter().enumerate() {
+    early_end(bytes).unwrap_or_else(|| later_end(bytes))
+}
+
+/// Where a plain run ends, if it ends in the first eight bytes of more.
+#[inline(always)]
+pub(crate) fn early_end(bytes: &[u8]) -> Option<usize> {
+    let special = special(u64::from_le_bytes(*bytes.first_chunk()?));
+    (special != 0).then(|| first_marked(special))
+}
+
+/// Most strings end in their first eight bytes, which [`early_end`] has looked at. The others are passed word by
+/// word, and long ones in larger steps.
+#[inline(never)]
+fn later_end(bytes: &[u8]) -> usize {
+    let mut at = if bytes.len() < 8 { 0 } else { 8 };
+    while let Some(word) = bytes.get(at..).and_then(<[u8]>::first_chunk) {
         let special = special(u64::from_le_bytes(*word));
         if special != 0 {
-            return index * 8 + special.trailing_zeros() as usize / 8;
+            return at + first_marked(special);
+        }
+        at += word.len();
+        if at == LONG {
+            at += blocks_length(bytes.get(at..).unwrap_or_default());
         }
     }
-    let rest_length =
-        rest.iter().position(|byte| matches!(byte, b'"' | b'\\' | 0..0x20)).unwrap_or(rest.len());
-    words.len() * 8 + rest_length
+    let rest = bytes.get(at..).unwrap_or_default();
+    at + rest.iter().position(|byte| ends_run(*byte)).unwrap_or(rest.len())
+}
+
+/// So many plain bytes make a string a long one.
+const LONG: usize = 32;
+
+/// How many whole blocks hold nothing that ends a run. What is compared without a branch, the compiler compares
+/// sixteen bytes at a time.
+fn blocks_length(bytes: &[u8]) -> usize {
+    let (blocks, _) = bytes.as_chunks::<32>();
+    let is_plain = |block: &&[u8; 32]| !block.iter().fold(false, |found, byte| found | ends_run(*byte));
+    blocks.iter().take_while(is_plain).count() * 32
+}
+
+fn ends_run(byte: u8) -> bool {
+    (byte == b'"') | (byte == b'\\') | (byte < 0x20)
+}
+
+fn first_marked(special: u64) -> usize {
+    special.trailing_zeros() as usize / 8
 }
 
 /// Marks the bytes that end a plain run. Exact for the lowest marked byte, which is the only one used.
@@ -23,8 +60,9 @@ fn special(word: u64) -> u64 {
     const HIGH: u64 = 0x8080_8080_8080_8080;
     let quote = word ^ (ONES * 0x22);
     let backslash = word ^ (ONES * 0x5C);
-    let below = |word: u64, limit: u64| word.wrapping_sub(ONES * limit) & !word;
-    (below(word, 0x20) | below(quote, 1) | below(backslash, 1)) & HIGH
+    let below = |word: u64, limit: u64| word.wrapping_sub(ONES * limit);
+    // All three have the high bits of `word`: a byte that has one is none of them.
+    (below(word, 0x20) | below(quote, 1) | below(backslash, 1)) & !word & HIGH
 }
 
 /// Bytes that were already proved to be text.

@@ -54,8 +54,18 @@ pub fn edits(answer: &Frame, carrier: Carrier, rewrite: &dyn Fn(&str) -> String)
     edits
 }
 
+/// Up to so many bytes a search for one letter costs less than preparing one for words.
+const SHORT: usize = 256;
+
 /// Most results hold no URI, and a search is cheaper than a walk. A key may be written with escapes.
 fn may_hold_uri(text: &[u8]) -> bool {
+    if text.len() <= SHORT {
+        let is_part = |at| {
+            let (before, behind) = text.split_at_checked(at).unwrap_or_default();
+            (before.ends_with(b"\"") && behind.starts_with(b"uri\"")) || before.ends_with(b"\\")
+        };
+        return memchr::memchr_iter(b'u', text).any(is_part);
+    }
     memchr::memmem::find(text, b"\"uri\"").is_some() || memchr::memmem::find(text, b"\\u").is_some()
 }
 

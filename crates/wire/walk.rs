@@ -4,7 +4,10 @@
 
 use std::ops::Range;
 
-use crate::scan::{Key, short};
+use crate::{
+    scan::{Key, short},
+    text,
+};
 
 /// The members of the object at `span`; none when something else stands there.
 pub(crate) fn members(text: &[u8], span: Range<usize>) -> Members<'_> {
@@ -28,8 +31,15 @@ pub(crate) struct Ends {
 }
 
 impl Ends {
+    /// So many bytes, and so at most half as many levels.
+    const SHORT: usize = 256;
+
+    /// A short text has no table: it is walked through faster than one is made.
     pub(crate) fn of(text: &[u8]) -> Ends {
         let mut list: Vec<(u32, u32)> = Vec::new();
+        if text.len() <= Ends::SHORT {
+            return Ends { list };
+        }
         let mut open: Vec<usize> = Vec::new();
         let mut at = 0;
         while let Some(byte) = text.get(at) {
@@ -155,7 +165,9 @@ impl<'a> Steps<'a> {
     }
 
     fn value(&mut self, from: usize) -> Option<Range<usize>> {
-        let known = self.ends.and_then(|ends| ends.after(from));
+        // Only containers have an entry.
+        let ends = self.ends.filter(|_| matches!(self.text.get(from), Some(b'{' | b'[')));
+        let known = ends.and_then(|ends| ends.after(from));
         let to = known.or_else(|| value_end(self.text, from))?;
         self.at = to;
         self.is_over = false;
@@ -183,12 +195,17 @@ pub(crate) fn value_end(text: &[u8], from: usize) -> Option<usize> {
 pub(crate) fn string_end(text: &[u8], from: usize) -> Option<(usize, bool)> {
     let (mut at, mut escaped) = (from + 1, false);
     loop {
-        at += memchr::memchr2(b'"', b'\\', text.get(at..)?)?;
-        if text.get(at) == Some(&b'"') {
-            return Some((at + 1, escaped));
+        let rest = text.get(at..)?;
+        at += text::early_end(rest).or_else(|| memchr::memchr2(b'"', b'\\', rest))?;
+        match text.get(at)? {
+            b'"' => return Some((at + 1, escaped)),
+            b'\\' => {
+                escaped = true;
+                at += 2;
+            }
+            // A control character, on text that is not valid.
+            _ => at += 1,
         }
-        escaped = true;
-        at += 2;
     }
 }
 
@@ -211,7 +228,13 @@ fn container_end(text: &[u8], from: usize) -> Option<usize> {
     }
 }
 
+#[inline]
 pub(crate) fn space_end(text: &[u8], from: usize) -> usize {
+    // Most text has no white space.
+    if text.get(from).is_some_and(|byte| *byte > b' ') { from } else { long_space_end(text, from) }
+}
+
+fn long_space_end(text: &[u8], from: usize) -> usize {
     let rest = text.get(from..).unwrap_or_default();
     from + rest.iter().take_while(|byte| matches!(byte, b' ' | b'\t' | b'\n' | b'\r')).count()
 }

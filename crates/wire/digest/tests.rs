@@ -4,7 +4,11 @@ use expect_test::expect;
 use proptest::prelude::*;
 
 use super::*;
-use crate::spelled::{Spelling, Tree, cases, number, tree};
+use crate::{
+    frame::Frame,
+    scan::Budget,
+    spelled::{Spelling, Tree, cases, number, tree},
+};
 
 fn canonical(raw: &str) -> String {
     let mut out = Output { hasher: Sha256::new(), buffer: String::new(), piece: usize::MAX };
@@ -114,6 +118,17 @@ fn what_differs_in_any_value_differs_in_digest() {
     digests.sort();
     digests.dedup();
     assert_eq!(digests.len(), all.len());
+}
+
+#[test]
+fn arguments_of_a_frame_have_the_digest_of_their_text() {
+    let long = format!(r#"[{}{{"b":[{{"d":1,"c":"\u0041"}}],"a":1.0}}]"#, "[0],".repeat(1000));
+    for arguments in ["{}", "null", r#"{"b":1,"a":{"Name":"\n"}}"#, r#" [ 1.50 , {"name":2} ] "#, &long] {
+        let raw = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"m","params":{{"arguments":{arguments}}}}}"#);
+        let frame = Frame::parse(raw.into(), &Budget::CLIENT).unwrap();
+        assert_eq!(frame.param_digest("arguments"), Some(digest(arguments)), "{arguments:.80}");
+        assert_eq!(frame.param_digest("name"), None);
+    }
 }
 
 #[test]

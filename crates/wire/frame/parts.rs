@@ -6,7 +6,7 @@ use super::{FrameError, Shape};
 use crate::{
     id::Id,
     method::Method,
-    scan::{Member, Scan},
+    scan::{Member, Outer, Scan},
     text, walk,
 };
 
@@ -31,19 +31,18 @@ pub(super) struct Parts {
 }
 
 impl Parts {
-    pub(super) fn read(bytes: &[u8], found: Scan) -> Result<Parts, FrameError> {
-        let outer = |name: &str| {
-            let member = found.outer.iter().find(|member| member.key.says(name, bytes));
-            member.map(|member| member.value())
-        };
-        let raw = |span: &Range<usize>| text::plain(bytes.get(span.clone()).unwrap_or_default());
-        if outer("jsonrpc").and_then(|span| text::string(bytes.get(span)?)).as_deref() != Some("2.0") {
+    pub(super) fn read(found: Scan<'_>) -> Result<Parts, FrameError> {
+        let Outer { jsonrpc, id, method, params, result, error, .. } = found.outer;
+        let raw = |span: &Range<usize>| found.text.get(span.clone()).unwrap_or_default();
+        let version = jsonrpc.as_ref().map(raw).unwrap_or_default();
+        // Nearly all spell it so; only the others are read as a string.
+        if version != r#""2.0""# && text::string(version.as_bytes()).as_deref() != Some("2.0") {
             return Err(FrameError::BadVersion);
         }
-        let (id, method) = (outer("id"), outer("method"));
-        let (shape, body) = match (&method, outer("result"), outer("error")) {
-            (Some(_), None, None) if id.is_some() => (Shape::Request, outer("params")),
-            (Some(_), None, None) => (Shape::Notification, outer("params")),
+        let bodies = [&params, &result, &error].into_iter().flatten().count();
+        let (shape, body) = match (&method, result, error) {
+            (Some(_), None, None) if id.is_some() => (Shape::Request, params),
+            (Some(_), None, None) => (Shape::Notification, params),
             (None, Some(result), None) => (Shape::Result, Some(result)),
             (None, None, Some(error)) => (Shape::Failure, Some(error)),
             _ => return Err(FrameError::NotAMessage),
@@ -58,21 +57,26 @@ impl Parts {
         let mut decoded_method = None;
         let mut known_method = None;
         if let Some(method) = &method {
-            let name =
-                text::string(bytes.get(method.clone()).unwrap_or_default()).ok_or(FrameError::NotAMessage)?;
-            known_method = Method::named(&name);
-            if let Cow::Owned(name) = name {
+            let raw = raw(method);
+            known_method =
+                raw.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')).and_then(Method::named);
+            if known_method.is_none()
+                && let Cow::Owned(name) = text::string(raw.as_bytes()).ok_or(FrameError::NotAMessage)?
+            {
+                known_method = Method::named(&name);
                 decoded_method = Some(name.into());
             }
             // The schemas of all revisions want an object; JSON-RPC's arrays are not MCP, and null is
             // neither.
-            if body.as_ref().is_some_and(|params| !walk::begins(bytes, params, b'{')) {
+            if body.as_ref().is_some_and(|params| !walk::begins(found.text.as_bytes(), params, b'{')) {
                 return Err(FrameError::NotAMessage);
             }
         }
         let mut members = found.inner;
-        // An answer may carry `params`, which nobody asks for.
-        members.retain(|member| body.as_ref().is_some_and(|body| body.contains(&member.value().start)));
+        if bodies > 1 {
+            // An answer may carry `params`, which nobody asks for.
+            members.retain(|member| body.as_ref().is_some_and(|body| body.contains(&member.value().start)));
+        }
         Ok(Parts {
             shape,
             id,

@@ -15,7 +15,6 @@ const SHORT: usize = 128;
 pub(super) struct Keys {
     /// Keys of all open objects, the innermost last.
     keys: Vec<Key>,
-    open: Vec<Object>,
     /// Tables of the open objects that need one, the innermost last.
     tables: Vec<Table>,
     /// An emptied table, to be used again.
@@ -23,31 +22,27 @@ pub(super) struct Keys {
     random: Option<RandomState>,
 }
 
-struct Object {
-    first: usize,
+/// Where the keys of one open object are.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Object {
+    first: u32,
     has_table: bool,
 }
 
 impl Keys {
     pub(super) fn new() -> Keys {
-        Keys {
-            keys: Vec::with_capacity(16),
-            open: Vec::with_capacity(8),
-            tables: Vec::new(),
-            spare: None,
-            random: None,
-        }
+        Keys { keys: Vec::with_capacity(16), tables: Vec::new(), spare: None, random: None }
     }
 
-    /// An object begins.
-    pub(super) fn begin(&mut self) {
-        self.open.push(Object { first: self.keys.len(), has_table: false });
+    /// An object begins: the innermost one until it ends.
+    pub(super) fn begin(&self) -> Object {
+        Object { first: super::short(self.keys.len()), has_table: false }
     }
 
     /// The innermost object ends.
-    pub(super) fn end(&mut self) {
-        let Some(object) = self.open.pop() else { return };
-        self.keys.truncate(object.first);
+    #[inline]
+    pub(super) fn end(&mut self, object: Object) {
+        self.keys.truncate(object.first as usize);
         if object.has_table {
             self.spare = self.tables.pop();
         }
@@ -59,17 +54,23 @@ impl Keys {
     }
 
     /// Adds a key to the innermost object; false when it is there already.
-    pub(super) fn add(&mut self, key: Key, text: &[u8]) -> bool {
-        let Some(object) = self.open.last_mut() else { return true };
-        let earlier = self.keys.get(object.first..).unwrap_or_default();
-        if !object.has_table && earlier.len() < FEW && key.len() <= SHORT && !key.is_escaped() {
-            let is_new = !earlier.iter().any(|other| other.same(key, text));
-            self.keys.push(key);
-            return is_new;
+    #[inline]
+    pub(super) fn add(&mut self, object: &mut Object, key: Key, text: &[u8]) -> bool {
+        let earlier = self.keys.get(object.first as usize..).unwrap_or_default();
+        if object.has_table || earlier.len() >= FEW || key.len() > SHORT || key.is_escaped() {
+            return self.add_by_table(object, key, text);
         }
+        // INVARIANT: no earlier key holds an escape, for then there would be a table.
+        let is_new = !earlier.iter().any(|other| other.is_spelled(key, text));
+        self.keys.push(key);
+        is_new
+    }
+
+    #[inline(never)]
+    fn add_by_table(&mut self, object: &mut Object, key: Key, text: &[u8]) -> bool {
         let random = &*self.random.get_or_insert_with(RandomState::new);
         self.keys.push(key);
-        let keys = self.keys.get(object.first..).unwrap_or_default();
+        let keys = self.keys.get(object.first as usize..).unwrap_or_default();
         let all = Lookup { keys, text, random };
         if object.has_table {
             return self.tables.last_mut().is_none_or(|table| table.add(keys.len() - 1, &all));

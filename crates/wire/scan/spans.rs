@@ -37,6 +37,7 @@ impl Key {
         text.get(self.span()).unwrap_or_default().into()
     }
 
+    #[inline]
     pub(crate) fn says(self, word: &str, text: &[u8]) -> bool {
         if self.is_escaped() {
             return self.text(text) == word;
@@ -44,15 +45,21 @@ impl Key {
         text.get(self.span()) == Some(word.as_bytes())
     }
 
+    /// Whether both are written with the same bytes.
+    #[inline]
+    pub(super) fn is_spelled(self, other: Key, text: &[u8]) -> bool {
+        self.size == other.size && text.get(self.span()) == text.get(other.span())
+    }
+
     /// Whether both say the same.
     pub(super) fn same(self, other: Key, text: &[u8]) -> bool {
         if self.is_escaped() || other.is_escaped() {
             return self.bytes(text) == other.bytes(text);
         }
-        self.size == other.size && text.get(self.span()) == text.get(other.span())
+        self.is_spelled(other, text)
     }
 
-    fn span(self) -> Range<usize> {
+    pub(super) fn span(self) -> Range<usize> {
         let from = self.from as usize;
         from..from + self.len()
     }
@@ -81,6 +88,26 @@ impl Member {
 
     pub(crate) fn value(self) -> Range<usize> {
         self.from as usize..self.to as usize
+    }
+}
+
+/// Where the members of the outermost object stand that JSON-RPC knows.
+#[derive(Debug, Default)]
+pub(crate) struct Outer {
+    pub(crate) jsonrpc: Option<Range<usize>>,
+    pub(crate) id: Option<Range<usize>>,
+    pub(crate) method: Option<Range<usize>>,
+    pub(crate) params: Option<Range<usize>>,
+    pub(crate) result: Option<Range<usize>>,
+    pub(crate) error: Option<Range<usize>>,
+    /// How many members it has, those included that nobody knows: only tests ask.
+    pub(super) count: usize,
+}
+
+#[cfg(test)]
+impl Outer {
+    pub(super) fn len(&self) -> usize {
+        self.count
     }
 }
 

@@ -25,6 +25,19 @@ proptest! {
 }
 
 #[test]
+fn a_plain_run_of_any_length_ends_at_any_byte() {
+    for length in 0..200 {
+        for end in [b'"', b'\\', 0, 0x1F] {
+            let mut bytes = b"\x7f\x20!#[]\xc3\xa9".repeat(25)[..length].to_vec();
+            assert_eq!(plain_length(&bytes), length);
+            bytes.push(end);
+            bytes.extend([b'a'; 70]);
+            assert_eq!(plain_length(&bytes), length, "{end}");
+        }
+    }
+}
+
+#[test]
 fn what_is_no_string_says_nothing() {
     for raw in [
         "",
