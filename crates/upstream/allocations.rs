@@ -16,7 +16,7 @@ use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
 use std::time::Duration;
-use upstream::{Address, EraFound, EraMemory, Incoming, Patience, Seat, Spec, Upstream, Wait};
+use upstream::{Address, EraFound, EraMemory, Incoming, Outbound, Patience, Seat, Spec, Upstream, Wait};
 
 #[global_allocator]
 static COUNTED: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
@@ -85,7 +85,9 @@ async fn call(connection: &Arc<upstream::Connection>, size: usize) {
     let wait = Wait { first: patient, most: patient, progress: false };
     let build =
         |id: &wire::Id| format!(r#"{{"jsonrpc":"2.0","id":{},"method":"tools/call"}}"#, id.raw()).into();
-    let mut exchange = connection.send(&build, wait).unwrap();
+    let outbound =
+        Outbound { method: wire::Method::ToolsCall, name: Some("x"), mirrored: &[], build: &build };
+    let mut exchange = connection.send_outbound(&outbound, wait).unwrap();
     let Incoming::Answer(frame) = exchange.next().await else { panic!("no answer") };
     assert!(frame.bytes().len() > size);
 }

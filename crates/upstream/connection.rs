@@ -85,7 +85,8 @@ impl Connection {
         self.process.unwrap_or_default()
     }
 
-    /// Sends one request. Fails only if nothing was written.
+    /// Sends one request. Fails only if nothing was written. Over HTTP it is on its way while [`Exchange::next`] is polled, and only
+    /// then.
     pub fn send_outbound(
         self: &Arc<Self>,
         outbound: &Outbound<'_>,
@@ -98,10 +99,9 @@ impl Connection {
         self.link.send(outbound.build, heads, wait, Manner::of(outbound.method))
     }
 
-    /// Sends one request without saying what it is, which a modern server over HTTP refuses. `build` gets the id minted for it and
-    /// returns the line to write, without a newline; the progress token, if any, is that id's number. Fails only if nothing was
-    /// written.
-    pub fn send(
+    /// Sends one request of any name, also one that does not exist, which a modern server over HTTP refuses.
+    #[cfg(test)]
+    pub(crate) fn send(
         self: &Arc<Self>,
         build: &dyn Fn(&Id) -> Bytes,
         wait: Wait,

@@ -2,13 +2,15 @@
 
 use crate::connection::Wait;
 use crate::error::UpstreamError;
-use crate::link::{Link, Manner};
+use crate::link::{Asker, Link, Manner};
 use crate::notice::Taken;
 use bytes::Bytes;
 use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use tokio::sync::Notify;
-use tokio::time::Instant;
+use std::task::{Context, Poll, Waker};
+use tokio::time::{Instant, Sleep, sleep_until};
 use wire::{Frame, Id};
 
 /// One thing that comes back for a request.
@@ -31,9 +33,6 @@ const PROGRESS_BYTES: usize = 64 * 1024;
 #[derive(Default)]
 pub(crate) struct Slot {
     inner: Mutex<Inner>,
-    arrived: Notify,
-    /// Whoever carries the request over HTTP stops when nobody waits for it.
-    left: Notify,
 }
 
 #[derive(Default)]
@@ -41,6 +40,8 @@ struct Inner {
     stage: Stage,
     progress: VecDeque<Frame>,
     end: Option<Result<Frame, UpstreamError>>,
+    /// The asker, while it has nothing to do but wait.
+    asker: Option<Waker>,
 }
 
 /// How far the request has come. Only the writer moves it to `Sent`, only the asker to `Forgotten`.
@@ -72,16 +73,7 @@ impl Slot {
 
     /// Gives the request up and returns how far it had come.
     fn forget(&self) -> Stage {
-        let before = std::mem::replace(&mut self.inner().stage, Stage::Forgotten);
-        self.left.notify_one();
-        before
-    }
-
-    /// Returns when nobody waits for the answer, or it is there. For one task; may be dropped at any await.
-    pub(crate) async fn left(&self) {
-        while self.inner().stage != Stage::Forgotten {
-            self.left.notified().await;
-        }
+        std::mem::replace(&mut self.inner().stage, Stage::Forgotten)
     }
 
     pub(crate) fn progress(&self, frame: Frame) -> Taken {
@@ -93,8 +85,7 @@ impl Slot {
             inner.progress.pop_front();
         }
         inner.progress.push_back(frame);
-        drop(inner);
-        self.arrived.notify_one();
+        wake(inner);
         Taken::Yes
     }
 
@@ -112,13 +103,12 @@ impl Slot {
         inner.end = Some(how(inner.stage == Stage::Sent));
         // What still waits in the write queue is left out.
         inner.stage = Stage::Forgotten;
-        drop(inner);
-        self.left.notify_one();
-        self.arrived.notify_one();
+        wake(inner);
     }
 
     fn take(&self) -> Option<Incoming> {
         let mut inner = self.inner();
+        inner.asker = None;
         if let Some(frame) = inner.progress.pop_front() {
             return Some(Incoming::Progress(frame));
         }
@@ -128,29 +118,55 @@ impl Slot {
         })
     }
 
+    /// Has `asker` woken when there is something to take. False: there is already.
+    fn wait(&self, asker: &Waker) -> bool {
+        let mut inner = self.inner();
+        let nothing = inner.end.is_none() && inner.progress.is_empty();
+        if nothing {
+            inner.asker = Some(asker.clone());
+        }
+        nothing
+    }
+
     fn is_answered(&self) -> bool {
         self.inner().end.is_some()
     }
 }
 
-/// One request that was sent. Dropped before the answer, it tells the server that the request is cancelled, by our own id
-/// (spec P-07, U-07, bug B49), and forgets it.
+fn wake(mut inner: MutexGuard<'_, Inner>) {
+    let asker = inner.asker.take();
+    drop(inner);
+    if let Some(asker) = asker {
+        asker.wake();
+    }
+}
+
+/// A request over HTTP on its way there and back. It is over when the slot has its end, or nothing more comes by it.
+pub(crate) type Request = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// One request that was sent; over HTTP it is on its way while [`Exchange::next`] is polled. Dropped before the answer, it tells
+/// the server that the request is cancelled, by our own id (spec P-07, U-07, bug B49), and forgets it.
 pub struct Exchange {
     link: Arc<Link>,
     slot: Arc<Slot>,
+    /// Over HTTP: the request itself, while there is something left to do. Dropping it closes its connection.
+    request: Mutex<Option<Request>>,
     number: u64,
     id: Id,
     wait: Wait,
     manner: Manner,
     deadline: Instant,
     latest: Instant,
+    /// Set by the first wait, and again when it goes off too early because there was progress.
+    timer: Option<Pin<Box<Sleep>>>,
     /// Over: the last thing was handed out.
     over: bool,
     cancelled: Mutex<bool>,
 }
 
 impl Exchange {
-    pub(crate) fn new(link: Arc<Link>, slot: Arc<Slot>, number: u64, wait: Wait, manner: Manner) -> Self {
+    pub(crate) fn new(link: Arc<Link>, asker: Asker, request: Option<Request>, wait: Wait) -> Self {
+        let Asker { number, manner, slot } = asker;
         let now = Instant::now();
         let latest = now + wait.most;
         let deadline = latest.min(now + wait.first);
@@ -158,12 +174,14 @@ impl Exchange {
         Self {
             link,
             slot,
+            request: Mutex::new(request),
             number,
             id,
             wait,
             manner,
             deadline,
             latest,
+            timer: None,
             over: false,
             cancelled: Mutex::new(false),
         }
@@ -180,26 +198,64 @@ impl Exchange {
         if self.over {
             return Incoming::Failed(UpstreamError::garbled("the exchange is over"));
         }
+        poll_fn(|context| self.poll_next(context)).await
+    }
+
+    fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Incoming> {
         loop {
+            let now = Instant::now();
             // The hard maximum holds also while progress keeps coming.
-            if Instant::now() >= self.latest && !self.slot.is_answered() {
-                return self.expire();
+            if now >= self.latest && !self.slot.is_answered() {
+                return Poll::Ready(self.expire());
             }
             match self.slot.take() {
                 Some(Incoming::Progress(frame)) => {
-                    self.deadline = self.latest.min(Instant::now() + self.wait.first);
-                    return Incoming::Progress(frame);
+                    self.deadline = self.latest.min(now + self.wait.first);
+                    return Poll::Ready(Incoming::Progress(frame));
                 }
                 Some(last) => {
                     self.over = true;
-                    return last;
+                    self.let_go();
+                    return Poll::Ready(last);
                 }
-                None if Instant::now() >= self.deadline => return self.expire(),
+                None if now >= self.deadline => return Poll::Ready(self.expire()),
                 None => {}
             }
-            // Either way the loop looks again; `Notify` keeps a wake-up that comes in between.
-            let _elapsed = tokio::time::timeout_at(self.deadline, self.slot.arrived.notified()).await;
+            // INVARIANT: nobody is woken by what the slot gets from here on until it is asked to wake somebody.
+            if self.drive(context).is_pending()
+                && self.run_timer(context).is_pending()
+                && self.slot.wait(context.waker())
+            {
+                return Poll::Pending;
+            }
         }
+    }
+
+    /// Ready once, when there is nothing left to do for the request but wait.
+    fn drive(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        let request = self.request.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let Some(running) = request else { return Poll::Pending };
+        let done = running.as_mut().poll(context);
+        if done.is_ready() {
+            *request = None;
+        }
+        done
+    }
+
+    /// Ready when the time allowed may be over.
+    fn run_timer(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        let timer = self.timer.get_or_insert_with(|| Box::pin(sleep_until(self.deadline)));
+        let rung = timer.as_mut().poll(context);
+        if rung.is_ready() {
+            timer.as_mut().reset(self.deadline);
+        }
+        rung
+    }
+
+    /// Lets the request go, and its connection if something was still to come by it.
+    fn let_go(&self) {
+        let request = self.request.lock().unwrap_or_else(PoisonError::into_inner).take();
+        drop(request);
     }
 
     /// Tells the server that nobody needs the answer any more, once. `reason` is raw JSON. The answer may still come, except from
@@ -210,6 +266,7 @@ impl Exchange {
         }
         if self.link.is_modern_over_http() {
             self.link.forget(self.number);
+            self.let_go();
             return self.slot.lost("it was cancelled");
         }
         let reason =
@@ -235,6 +292,7 @@ impl Exchange {
     fn give_up(&mut self, reason: Option<&str>) -> bool {
         self.over = true;
         self.link.forget(self.number);
+        self.let_go();
         let sent = self.slot.forget() == Stage::Sent;
         if sent && self.manner != Manner::Quiet && self.link.is_open() {
             self.cancel(reason);

@@ -3,14 +3,15 @@
 use crate::connection::Wait;
 use crate::counters::Counters;
 use crate::error::UpstreamError;
-use crate::exchange::{Exchange, Slot};
+use crate::exchange::{Exchange, Request, Slot};
 use crate::notice::{Inbox, Taken};
+use crate::remote::heads::Heads;
+use crate::remote::{Site, post};
 use bytes::Bytes;
-use http::HeaderMap;
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use tokio::sync::{Notify, mpsc};
 use wire::{Budget, Era, Frame, FrameError, Id, Kind, Method, Shape};
 
@@ -27,7 +28,7 @@ const IN_FLIGHT: usize = 4096;
 pub(crate) enum Carrier {
     /// stdin and stdout: one stream each way.
     Pipe,
-    /// HTTP: an answer comes back by the request it belongs to.
+    /// HTTP: an answer comes back by the request it belongs to, and whoever waits for it drives that.
     Http,
 }
 
@@ -55,7 +56,7 @@ pub(crate) struct Outgoing {
     line: Bytes,
     asker: Option<Asker>,
     /// What goes beside it over HTTP, in the modern era.
-    pub(crate) heads: Option<Box<HeaderMap>>,
+    pub(crate) heads: Option<Heads>,
     queued: Arc<AtomicUsize>,
 }
 
@@ -75,10 +76,6 @@ impl Outgoing {
             _ => Some(self.line.clone()),
         }
     }
-
-    pub(crate) fn asker(&self) -> Option<&Asker> {
-        self.asker.as_ref()
-    }
 }
 
 impl Drop for Outgoing {
@@ -93,6 +90,8 @@ pub(crate) struct Link {
     /// What the server says unasked.
     pub(crate) inbox: Inbox,
     carrier: Carrier,
+    /// Over HTTP: the server that requests go to.
+    site: OnceLock<Weak<Site>>,
     /// What one message of the server may cost.
     budget: Budget,
     /// Known after the handshake; until then the server may do what legacy servers may.
@@ -131,6 +130,7 @@ impl Link {
             counters,
             inbox: Inbox::default(),
             carrier,
+            site: OnceLock::new(),
             budget: Budget { bytes: cap, ..Budget::UPSTREAM },
             era: OnceLock::new(),
             next: AtomicU64::new(first_id()),
@@ -145,6 +145,11 @@ impl Link {
 
     fn pending(&self) -> MutexGuard<'_, Pending> {
         self.pending.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Where requests over HTTP go.
+    pub(crate) fn ask_at(&self, site: &Arc<Site>) {
+        let _set_before = self.site.set(Arc::downgrade(site));
     }
 
     /// The handshake is over.
@@ -165,7 +170,7 @@ impl Link {
     pub(crate) fn send(
         self: &Arc<Self>,
         build: &dyn Fn(&Id) -> Bytes,
-        heads: Option<Box<HeaderMap>>,
+        heads: Option<Heads>,
         wait: Wait,
         manner: Manner,
     ) -> Result<Exchange, UpstreamError> {
@@ -183,27 +188,47 @@ impl Link {
             pending.slots.insert(number, Open { slot: Arc::clone(&slot), progress: wait.progress, manner });
         }
         // INVARIANT: the slot is in place before the line can be written, so no answer can be too early.
-        let asker = Asker { number, manner, slot: Arc::clone(&slot) };
-        if let Err(error) = self.push(line, Some(asker), heads) {
-            self.forget(number);
-            return Err(error);
+        let asker = Asker { number, manner, slot };
+        match self.begin(line, asker.clone(), heads) {
+            Ok(request) => Ok(Exchange::new(Arc::clone(self), asker, request, wait)),
+            Err(error) => {
+                self.forget(number);
+                Err(error)
+            }
         }
-        Ok(Exchange::new(Arc::clone(self), slot, number, wait, manner))
     }
 
     pub(crate) fn tell(&self, line: Bytes) -> Result<(), UpstreamError> {
         if let Some(why) = &self.pending().closed {
             return Err(UpstreamError::NotRunning { why: why.clone() });
         }
-        self.push(line, None, None)
+        self.push(self.outgoing(line, None, None)?)
     }
 
-    fn push(
+    /// Puts a request into the queue, or makes it something for its asker to drive.
+    fn begin(
+        &self,
+        line: Bytes,
+        asker: Asker,
+        heads: Option<Heads>,
+    ) -> Result<Option<Request>, UpstreamError> {
+        match self.carrier {
+            Carrier::Pipe => self.push(self.outgoing(line, Some(asker), heads)?).map(|()| None),
+            Carrier::Http => {
+                let outgoing = self.outgoing(line, Some(asker.clone()), heads)?;
+                let site = self.site.get().and_then(Weak::upgrade);
+                let site = site.ok_or_else(|| UpstreamError::not_running("it was stopped"))?;
+                Ok(Some(Box::pin(post::request(site, outgoing, asker))))
+            }
+        }
+    }
+
+    fn outgoing(
         &self,
         line: Bytes,
         asker: Option<Asker>,
-        heads: Option<Box<HeaderMap>>,
-    ) -> Result<(), UpstreamError> {
+        heads: Option<Heads>,
+    ) -> Result<Outgoing, UpstreamError> {
         // A newline inside would smuggle in a second message (spec P-01).
         if memchr::memchr2(b'\n', b'\r', &line).is_some() {
             return Err(UpstreamError::garbled("a message with a newline in it was not sent"));
@@ -212,9 +237,10 @@ impl Link {
         let too_much = before > 0 && before + line.len() > QUEUE_BYTES;
         // Dropping it gives its bytes back.
         let outgoing = Outgoing { line, asker, heads, queued: Arc::clone(&self.queued) };
-        if too_much {
-            return Err(UpstreamError::Busy);
-        }
+        if too_much { Err(UpstreamError::Busy) } else { Ok(outgoing) }
+    }
+
+    fn push(&self, outgoing: Outgoing) -> Result<(), UpstreamError> {
         self.queue.try_send(outgoing).map_err(|error| match error {
             mpsc::error::TrySendError::Full(_) => UpstreamError::Busy,
             mpsc::error::TrySendError::Closed(_) => {

@@ -25,7 +25,7 @@ pub struct Pool {
 
 #[derive(Default)]
 struct Tenants {
-    seats: HashMap<Arc<str>, HashMap<Key, Arc<Upstream>>>,
+    seats: HashMap<Arc<str>, Seats>,
     /// Restarts of the seats that have left, by tenant and upstream.
     gone: Restarts,
     closed: bool,
@@ -33,12 +33,8 @@ struct Tenants {
 
 type Restarts = BTreeMap<(Arc<str>, Arc<str>), u64>;
 
-/// Within a tenant.
-#[derive(Clone, PartialEq, Eq, Hash)]
-struct Key {
-    upstream: Arc<str>,
-    seat: Seat,
-}
+/// Within a tenant; the upstreams of a seat by their ids.
+type Seats = HashMap<Seat, HashMap<Arc<str>, Arc<Upstream>>>;
 
 impl Pool {
     /// An empty pool. Principals' processes stop after being idle for `idle`. Call it within a runtime.
@@ -66,31 +62,28 @@ impl Pool {
         if tenants.closed {
             return Err(UpstreamError::not_running("the gateway is stopping"));
         }
-        let seats = tenants.seats.entry(Arc::clone(&spec.tenant)).or_default();
-        let key = Key { upstream: Arc::clone(&spec.id), seat };
-        let outdated = match seats.get(&key) {
+        let known = tenants.seats.get(&*spec.tenant).and_then(|seats| seats.get(&seat)?.get(&*spec.id));
+        let outdated = match known {
             Some(upstream) if upstream.spec() == spec => {
                 upstream.touch();
                 return Ok(Arc::clone(upstream));
             }
-            Some(_) => seats.remove(&key),
+            Some(upstream) => Some(Arc::clone(upstream)),
             None => None,
         };
+        let seats = tenants.seats.entry(Arc::clone(&spec.tenant)).or_default();
         if let Some(outdated) = outdated {
+            seats.entry(seat.clone()).or_default().remove(&spec.id);
             count(&mut tenants.gone, &outdated);
             self.tasks.spawn(async move { outdated.stop().await });
         }
-        let own = seats.keys().filter(|key| key.seat != Seat::Shared).count();
-        if key.seat != Seat::Shared && own >= cap {
+        let own = seats.iter().filter(|(seat, _)| **seat != Seat::Shared).map(|(_, own)| own.len());
+        if seat != Seat::Shared && own.sum::<usize>() >= cap {
             return Err(UpstreamError::TooMany { limit: cap });
         }
-        let upstream = Upstream::start(
-            Arc::clone(spec),
-            key.seat.clone(),
-            Arc::clone(&self.memory),
-            self.notices.clone(),
-        );
-        seats.insert(key, Arc::clone(&upstream));
+        let upstream =
+            Upstream::start(Arc::clone(spec), seat.clone(), Arc::clone(&self.memory), self.notices.clone());
+        seats.entry(seat).or_default().insert(Arc::clone(&spec.id), Arc::clone(&upstream));
         Ok(upstream)
     }
 
@@ -105,7 +98,7 @@ impl Pool {
     /// How every seat stands.
     pub fn states(&self) -> Vec<(Arc<Spec>, Seat, State)> {
         let tenants = self.tenants();
-        let upstreams = tenants.seats.values().flat_map(HashMap::values);
+        let upstreams = tenants.seats.values().flat_map(HashMap::values).flat_map(HashMap::values);
         upstreams.map(|one| (Arc::clone(one.spec()), one.seat().clone(), one.state())).collect()
     }
 
@@ -114,7 +107,8 @@ impl Pool {
     pub fn restarts(&self) -> Vec<(Arc<str>, Arc<str>, u64)> {
         let tenants = self.tenants();
         let mut restarts = tenants.gone.clone();
-        tenants.seats.values().flat_map(HashMap::values).for_each(|one| count(&mut restarts, one));
+        let upstreams = tenants.seats.values().flat_map(HashMap::values).flat_map(HashMap::values);
+        upstreams.for_each(|one| count(&mut restarts, one));
         restarts.into_iter().map(|((tenant, upstream), count)| (tenant, upstream, count)).collect()
     }
 
@@ -124,7 +118,8 @@ impl Pool {
             let mut tenants = self.tenants();
             tenants.closed = true;
             let seats = std::mem::take(&mut tenants.seats);
-            let leaving: Vec<_> = seats.into_values().flat_map(HashMap::into_values).collect();
+            let seats = seats.into_values().flat_map(HashMap::into_values);
+            let leaving: Vec<_> = seats.flat_map(HashMap::into_values).collect();
             leaving.iter().for_each(|one| count(&mut tenants.gone, one));
             leaving
         };
@@ -136,9 +131,8 @@ impl Pool {
 
     fn take_out(&self, tenant: &str, seat: &Seat) -> Vec<Arc<Upstream>> {
         let mut tenants = self.tenants();
-        let Some(seats) = tenants.seats.get_mut(tenant) else { return Vec::new() };
-        let leaving: Vec<_> =
-            seats.extract_if(|key, _| key.seat == *seat).map(|(_, upstream)| upstream).collect();
+        let leaving = tenants.seats.get_mut(tenant).and_then(|seats| seats.remove(seat));
+        let leaving: Vec<_> = leaving.into_iter().flat_map(HashMap::into_values).collect();
         leaving.iter().for_each(|one| count(&mut tenants.gone, one));
         leaving
     }
@@ -148,12 +142,13 @@ impl Pool {
     fn take_idle(&self) -> Vec<Arc<Upstream>> {
         let mut tenants = self.tenants();
         let mut leaving = Vec::new();
-        for seats in tenants.seats.values_mut() {
-            let idle = seats.extract_if(|key, upstream| {
-                matches!(key.seat, Seat::Principal(_)) && upstream.idle() >= self.idle
-            });
-            leaving.extend(idle.map(|(_, upstream)| upstream));
+        for (seat, upstreams) in tenants.seats.values_mut().flatten() {
+            if matches!(seat, Seat::Principal(_)) {
+                let idle = upstreams.extract_if(|_, upstream| upstream.idle() >= self.idle);
+                leaving.extend(idle.map(|(_, upstream)| upstream));
+            }
         }
+        tenants.seats.values_mut().for_each(|seats| seats.retain(|_, upstreams| !upstreams.is_empty()));
         tenants.seats.retain(|_, seats| !seats.is_empty());
         leaving.iter().for_each(|one| count(&mut tenants.gone, one));
         leaving

@@ -1,17 +1,20 @@
 //! One server over HTTP: POSTs out, answers back, and the streams beside them (spec 2, 3).
 //!
-//! `opening.rs` finds out what the server speaks, `post.rs` carries requests, `site.rs` is what all tasks here share.
+//! `opening.rs` finds out what the server speaks, `post.rs` is how a request goes, `site.rs` is what all tasks here share,
+//! `connections.rs` is what they go by.
 
 mod answer;
 mod client;
+mod connections;
 mod dial;
 pub(crate) mod heads;
 mod legacy_sse;
 mod listen;
 mod opening;
-mod post;
+pub(crate) mod post;
 mod session;
 mod site;
+mod socket;
 mod tls;
 
 pub(crate) use site::Site;
@@ -45,7 +48,10 @@ impl Remote {
         let client = Client::new(address)?;
         let (link, queue) = Link::new(Arc::clone(counters), Carrier::Http, spec.line_cap);
         let site = Site::new(Arc::clone(spec), address, client, link);
+        site.link.ask_at(&site);
         let posts = tokio::spawn(post::carry(Arc::clone(&site), queue));
+        let (stop, swept) = (site.stop.clone(), Arc::clone(&site));
+        site.listeners.spawn(async move { stop.run_until_cancelled(swept.client.connections.sweep()).await });
         Ok(Self { site, posts })
     }
 
@@ -84,6 +90,7 @@ impl Remote {
             // A server that does not hear it forgets by itself.
             let _unheard = timeout(FAREWELL, self.site.leave()).await;
         }
+        self.site.client.connections.close();
         Ending { detail: why.clone(), why }
     }
 }

@@ -167,6 +167,15 @@ pub(crate) fn ask(connection: &Arc<Connection>, method: &str, params: &str, wait
     connection.send(&build, wait).unwrap()
 }
 
+/// Waits for something else than the answer. A request over HTTP is on its way only while its asker waits.
+pub(crate) async fn meanwhile<T>(exchange: &mut Exchange, event: impl Future<Output = T>) -> T {
+    tokio::select! {
+        biased;
+        found = event => found,
+        incoming = exchange.next() => panic!("{incoming:?}"),
+    }
+}
+
 /// The answer, whatever comes before it.
 pub(crate) async fn answer(exchange: &mut Exchange) -> Result<Frame, crate::UpstreamError> {
     loop {

@@ -89,6 +89,9 @@ impl Upstream {
     /// The open connection. Waits for a first start, up to `patience.start`; a seat that failed answers at once with the reason.
     pub async fn connection(&self) -> Result<Arc<Connection>, UpstreamError> {
         self.touch();
+        if let Some(connection) = self.open_now() {
+            return Ok(connection);
+        }
         let mut status = self.status.clone();
         let open = status.wait_for(|status| match status {
             Status::Starting { .. } => false,
@@ -104,6 +107,13 @@ impl Upstream {
             Status::Waiting { error, .. } => Err(error.clone()),
             Status::Starting { .. } => Err(UpstreamError::not_running("it is still starting")),
             Status::Stopped => Err(UpstreamError::not_running("it was stopped")),
+        }
+    }
+
+    fn open_now(&self) -> Option<Arc<Connection>> {
+        match &*self.status.borrow() {
+            Status::Up { connection, .. } if connection.is_open() => Some(Arc::clone(connection)),
+            Status::Up { .. } | Status::Starting { .. } | Status::Waiting { .. } | Status::Stopped => None,
         }
     }
 

@@ -1,12 +1,10 @@
 //! Bodies of responses: one JSON message or a stream of events, each within its limits (spec H-10, H-38, security 33).
 
 use crate::error::UpstreamError;
-use crate::remote::client::broken;
+use crate::remote::connections::Body;
 use bytes::{Bytes, BytesMut};
 use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, TRANSFER_ENCODING};
 use http::response::Parts;
-use http_body_util::BodyExt;
-use hyper::body::{Body, Incoming};
 use std::collections::VecDeque;
 use std::time::Duration;
 use wire::sse::{Decoder, Event};
@@ -50,13 +48,13 @@ pub(crate) fn form(head: &Parts) -> Result<Form, UpstreamError> {
 }
 
 /// A whole body of at most `cap` bytes. A large one in one piece is not copied; one in several costs its size once more.
-pub(crate) async fn whole(mut body: Incoming, cap: usize) -> Result<Bytes, UpstreamError> {
-    let announced = body.size_hint().lower();
+pub(crate) async fn whole(mut body: Body, cap: usize) -> Result<Bytes, UpstreamError> {
+    let announced = body.announced();
     if usize::try_from(announced).unwrap_or(usize::MAX) > cap {
         return Err(UpstreamError::TooLarge { limit: cap });
     }
-    let Some(first) = piece(&mut body).await? else { return Ok(Bytes::new()) };
-    let Some(second) = piece(&mut body).await? else {
+    let Some(first) = body.piece().await? else { return Ok(Bytes::new()) };
+    let Some(second) = body.piece().await? else {
         // Copied, it gives the connection its buffer back.
         let first = if first.len() < SMALL { Bytes::copy_from_slice(&first) } else { first };
         return within(first, cap);
@@ -69,7 +67,7 @@ pub(crate) async fn whole(mut body: Incoming, cap: usize) -> Result<Bytes, Upstr
             return Err(UpstreamError::TooLarge { limit: cap });
         }
         text.extend_from_slice(&part);
-        next = piece(&mut body).await?;
+        next = body.piece().await?;
     }
     Ok(text.freeze())
 }
@@ -78,26 +76,16 @@ fn within(bytes: Bytes, cap: usize) -> Result<Bytes, UpstreamError> {
     if bytes.len() > cap { Err(UpstreamError::TooLarge { limit: cap }) } else { Ok(bytes) }
 }
 
-async fn piece(body: &mut Incoming) -> Result<Option<Bytes>, UpstreamError> {
-    loop {
-        let Some(frame) = body.frame().await else { return Ok(None) };
-        // Trailers say nothing to us.
-        if let Ok(data) = frame.map_err(|_| broken())?.into_data() {
-            return Ok(Some(data));
-        }
-    }
-}
-
 /// A stream of events.
 pub(crate) struct Events {
-    body: Incoming,
+    body: Body,
     decoder: Decoder,
     ready: VecDeque<Event>,
 }
 
 impl Events {
     /// No event may be longer than `cap` bytes.
-    pub(crate) fn new(body: Incoming, cap: usize) -> Self {
+    pub(crate) fn new(body: Body, cap: usize) -> Self {
         Self { body, decoder: Decoder::new(cap), ready: VecDeque::new() }
     }
 
@@ -121,7 +109,7 @@ impl Events {
             if let Some(event) = self.ready.pop_front() {
                 return Ok(Some(event));
             }
-            let Some(chunk) = piece(&mut self.body).await? else { return Ok(None) };
+            let Some(chunk) = self.body.piece().await? else { return Ok(None) };
             let events = self.decoder.push(&chunk);
             self.ready.extend(
                 events
@@ -142,8 +130,13 @@ impl Events {
         self.decoder.retry().map(Duration::from_millis)
     }
 
+    /// The answer is there: whether the end is too, or something that nobody waits for.
+    pub(crate) fn is_over(&mut self) -> bool {
+        self.body.piece_now().is_ready()
+    }
+
     /// The answer is there. Most servers end the stream right away, and then its connection can serve another request.
     pub(crate) async fn end(mut self) {
-        let _more = tokio::time::timeout(AFTERWORD, piece(&mut self.body)).await;
+        let _more = tokio::time::timeout(AFTERWORD, self.body.piece()).await;
     }
 }

@@ -1,27 +1,15 @@
 //! HTTP requests to one address: made with our own headers only, never redirected, never repeated.
 
 use crate::error::UpstreamError;
+use crate::remote::connections::{Body, Connections};
 use crate::remote::dial::{Dialer, proxy_credential};
+use crate::remote::socket::Outbound;
 use crate::spec::Address;
 use bytes::Bytes;
-use http::header::{ACCEPT, CONTENT_TYPE, HeaderName, PROXY_AUTHORIZATION, USER_AGENT};
+use http::header::{ACCEPT, CONTENT_TYPE, HOST, HeaderName, PROXY_AUTHORIZATION, USER_AGENT};
+use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, Uri};
 use http_body_util::Full;
-use hyper::body::Incoming;
-use hyper_util::client::legacy;
-use hyper_util::rt::{TokioExecutor, TokioTimer};
-use rustls::CertificateError;
-use std::error::Error;
-use std::io;
-use std::time::Duration;
-
-/// Idle connections are kept for so long. Many servers close theirs after about as much.
-const IDLE: Duration = Duration::from_secs(30);
-/// Idle connections to one server.
-const MOST_IDLE: usize = 16;
-/// What a response may say before its body.
-const HEADERS: usize = 64;
-const HEADER_BYTES: usize = 128 * 1024;
 
 /// What a POST takes in return (spec H-04).
 const EITHER: HeaderValue = HeaderValue::from_static("application/json, text/event-stream");
@@ -45,75 +33,101 @@ const OURS: [&str; 12] = [
     "upgrade",
 ];
 
+/// Room for the headers that are not the same with every request.
+const OTHERS: usize = 8;
+
 /// Talks to one address.
 pub(crate) struct Client {
-    http: legacy::Client<Dialer, Full<Bytes>>,
+    pub(crate) connections: Connections,
     uri: Uri,
-    /// With every request: who we are, and our credentials.
+    /// The same as requests are written with it.
+    target: Uri,
+    /// A proxy reads the requests: they have to name the server (absolute form).
+    forwarded: bool,
+    /// With every request: where it goes, who we are, and our credentials.
     base: HeaderMap,
 }
 
 impl Client {
     /// The error is for the operator.
     pub(crate) fn new(address: &Address) -> Result<Self, String> {
-        let mut builder = legacy::Client::builder(TokioExecutor::new());
-        builder.pool_timer(TokioTimer::new()).timer(TokioTimer::new());
-        builder.pool_idle_timeout(IDLE).pool_max_idle_per_host(MOST_IDLE);
-        builder.http1_max_headers(HEADERS).http1_max_buf_size(HEADER_BYTES);
-        let http = builder.build(Dialer::new(address)?);
+        let dialer = Dialer::new(address)?;
+        let forwarder = address.proxy.as_ref().filter(|_| address.url.scheme() == "http");
         let mut base = HeaderMap::new();
         base.insert(USER_AGENT, US);
         for (name, value) in &address.headers {
             let (name, value) = credential(name, value)?;
             base.append(name, value);
         }
-        if let Some(proxy) = address.proxy.as_ref().filter(|_| address.url.scheme() == "http")
+        if let Some(proxy) = forwarder
             && let Some(value) = proxy_credential(proxy)?
         {
             base.insert(PROXY_AUTHORIZATION, value);
         }
-        Ok(Self { http, uri: uri(address)?, base })
+        let (uri, forwarded) = (uri(address)?, forwarder.is_some());
+        // A port that goes without saying is not in there.
+        let host = uri.authority().map(|authority| HeaderValue::from_str(authority.as_str()));
+        base.insert(HOST, host.and_then(Result::ok).ok_or("the URL cannot be used")?);
+        let target = written(&uri, forwarded);
+        Ok(Self { connections: Connections::new(dialer, uri.clone()), uri, target, forwarded, base })
     }
 
     pub(crate) fn uri(&self) -> &Uri {
         &self.uri
     }
 
-    pub(crate) fn post(&self, uri: &Uri, body: Bytes) -> Request<Full<Bytes>> {
-        let mut request = self.request(Method::POST, uri, body);
+    /// Where requests go that go nowhere else.
+    pub(crate) fn target(&self) -> &Uri {
+        &self.target
+    }
+
+    /// Another URI of the same server, as requests are written with it.
+    pub(crate) fn target_at(&self, uri: &Uri) -> Uri {
+        written(uri, self.forwarded)
+    }
+
+    pub(crate) fn post(&self, target: &Uri, body: Bytes) -> Outbound {
+        let mut request = self.request(Method::POST, target, body);
         request.headers_mut().insert(CONTENT_TYPE, JSON);
         request.headers_mut().insert(ACCEPT, EITHER);
         request
     }
 
-    pub(crate) fn get(&self) -> Request<Full<Bytes>> {
-        let mut request = self.request(Method::GET, &self.uri, Bytes::new());
+    pub(crate) fn get(&self) -> Outbound {
+        let mut request = self.request(Method::GET, &self.target, Bytes::new());
         request.headers_mut().insert(ACCEPT, EVENTS);
         request
     }
 
-    pub(crate) fn delete(&self) -> Request<Full<Bytes>> {
-        self.request(Method::DELETE, &self.uri, Bytes::new())
+    pub(crate) fn delete(&self) -> Outbound {
+        self.request(Method::DELETE, &self.target, Bytes::new())
     }
 
-    fn request(&self, method: Method, uri: &Uri, body: Bytes) -> Request<Full<Bytes>> {
+    fn request(&self, method: Method, target: &Uri, body: Bytes) -> Outbound {
         let mut request = Request::new(Full::new(body));
         *request.method_mut() = method;
-        *request.uri_mut() = uri.clone();
-        request.headers_mut().clone_from(&self.base);
+        *request.uri_mut() = target.clone();
+        let headers = request.headers_mut();
+        headers.reserve(self.base.len() + OTHERS);
+        for (name, value) in &self.base {
+            headers.append(name, value.clone());
+        }
         request
     }
 
     /// Returns when the head of the response is there. Whatever fails before the request could be written is
     /// [`UpstreamError::NotRunning`].
-    pub(crate) async fn send(
-        &self,
-        request: Request<Full<Bytes>>,
-    ) -> Result<Response<Incoming>, UpstreamError> {
-        self.http.request(request).await.map_err(|error| {
-            if error.is_connect() { UpstreamError::not_running(unreachable(&error)) } else { broken() }
-        })
+    pub(crate) async fn send(&self, request: Outbound) -> Result<Response<Body>, UpstreamError> {
+        self.connections.send(request).await
     }
+}
+
+/// A URI as it stands in the first line of a request.
+fn written(uri: &Uri, forwarded: bool) -> Uri {
+    if forwarded {
+        return uri.clone();
+    }
+    uri.path_and_query().cloned().unwrap_or_else(|| PathAndQuery::from_static("/")).into()
 }
 
 /// The connection ended, or what came back is no HTTP; the request may have run.
@@ -144,54 +158,4 @@ fn credential(name: &str, value: &str) -> Result<(HeaderName, HeaderValue), Stri
     })?;
     value.set_sensitive(true);
     Ok((parsed, value))
-}
-
-/// Why there is no connection, without a name or an address in it.
-fn unreachable(error: &(dyn Error + 'static)) -> &'static str {
-    let mut next = Some(error);
-    while let Some(cause) = next {
-        if let Some(why) = words(cause) {
-            return why;
-        }
-        next = cause.source();
-    }
-    "it cannot be reached"
-}
-
-fn words(cause: &(dyn Error + 'static)) -> Option<&'static str> {
-    if let Some(error) = cause.downcast_ref::<rustls::Error>() {
-        return Some(untrusted(error));
-    }
-    // The type of these is not public.
-    if let Some(tunnel) = cause.to_string().strip_prefix("tunnel error: ") {
-        return Some(match tunnel {
-            "failed to create underlying connection" => "the proxy cannot be reached",
-            "proxy authorization required" => "the proxy does not accept our credential",
-            _ => "the proxy does not connect us",
-        });
-    }
-    let error = cause.downcast_ref::<io::Error>()?;
-    // `source` of such an error leaves out the one right inside.
-    if let Some(why) = error.get_ref().and_then(|inner| words(inner)) {
-        return Some(why);
-    }
-    match error.kind() {
-        io::ErrorKind::ConnectionRefused => Some("it refuses connections"),
-        io::ErrorKind::TimedOut => Some("there was no connection in time"),
-        _ => None,
-    }
-}
-
-fn untrusted(error: &rustls::Error) -> &'static str {
-    let rustls::Error::InvalidCertificate(error) = error else { return "the TLS handshake failed" };
-    match error {
-        CertificateError::UnknownIssuer => "TLS: its certificate is from an authority we do not know",
-        CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
-            "TLS: its certificate is for another host"
-        }
-        CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
-            "TLS: its certificate has expired"
-        }
-        _ => "TLS: its certificate is not valid",
-    }
 }

@@ -1,16 +1,19 @@
 //! Connections: direct or through a proxy, plain or TLS, in a time of their own.
 
+use crate::error::UpstreamError;
 use crate::remote::tls;
 use crate::spec::Address;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use http::{HeaderValue, Uri};
-use hyper::rt::{Read, ReadBufCursor, Write};
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder, MaybeHttpsStream};
+use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::client::legacy::connect::proxy::Tunnel;
-use hyper_util::client::legacy::connect::{Connected, Connection, HttpConnector};
 use hyper_util::rt::TokioIo;
-use std::io::{self, IoSlice};
+use rustls::CertificateError;
+use std::error::Error;
+use std::future::poll_fn;
+use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -23,11 +26,13 @@ const CONNECT: Duration = Duration::from_secs(10);
 /// A peer that vanished without a word is noticed after about so long.
 const KEEP_ALIVE: Duration = Duration::from_secs(60);
 
-type Failure = Box<dyn std::error::Error + Send + Sync>;
-type Dialing<T> = Pin<Box<dyn Future<Output = Result<T, Failure>> + Send>>;
+type Failure = Box<dyn Error + Send + Sync>;
+type Wire = TokioIo<TcpStream>;
+
+/// What HTTP is spoken over.
+pub(crate) type Stream = MaybeHttpsStream<Wire>;
 
 /// Opens connections to one address.
-#[derive(Clone)]
 pub(crate) struct Dialer(HttpsConnector<Route>);
 
 impl Dialer {
@@ -40,23 +45,17 @@ impl Dialer {
             .wrap_connector(Route::new(address)?);
         Ok(Self(https))
     }
-}
 
-impl Service<Uri> for Dialer {
-    type Response = MaybeHttpsStream<Wire>;
-    type Error = Failure;
-    type Future = Dialing<Self::Response>;
-
-    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Failure>> {
-        self.0.poll_ready(context)
-    }
-
-    fn call(&mut self, to: Uri) -> Self::Future {
-        let dialing = self.0.call(to);
-        Box::pin(async move {
-            let timed_out = |_| Failure::from(io::Error::from(io::ErrorKind::TimedOut));
-            tokio::time::timeout(CONNECT, dialing).await.map_err(timed_out)?
-        })
+    /// Opens one, or says why not.
+    pub(crate) async fn dial(&self, to: &Uri) -> Result<Stream, UpstreamError> {
+        let mut https = self.0.clone();
+        let dialing = async {
+            poll_fn(|context| https.poll_ready(context)).await?;
+            https.call(to.clone()).await
+        };
+        let timed_out = |_| Failure::from(io::Error::from(io::ErrorKind::TimedOut));
+        let dialed = tokio::time::timeout(CONNECT, dialing).await.map_err(timed_out).flatten();
+        dialed.map_err(|error| UpstreamError::not_running(unreachable(&*error)))
     }
 }
 
@@ -133,7 +132,7 @@ fn percent_decoded(text: &str) -> Vec<u8> {
 impl Service<Uri> for Route {
     type Response = Wire;
     type Error = Failure;
-    type Future = Dialing<Wire>;
+    type Future = Pin<Box<dyn Future<Output = Result<Wire, Failure>> + Send>>;
 
     fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Failure>> {
         match self {
@@ -146,68 +145,65 @@ impl Service<Uri> for Route {
 
     fn call(&mut self, to: Uri) -> Self::Future {
         match self {
-            Self::Direct(connector) => wire(connector.call(to), false),
-            Self::Through(tunnel) => wire(tunnel.call(to), false),
-            Self::By(connector, proxy) => wire(connector.call(proxy.clone()), true),
+            Self::Direct(connector) => wire(connector.call(to)),
+            Self::Through(tunnel) => wire(tunnel.call(to)),
+            Self::By(connector, proxy) => wire(connector.call(proxy.clone())),
         }
     }
 }
 
 fn wire<E: Into<Failure>>(
-    dialing: impl Future<Output = Result<TokioIo<TcpStream>, E>> + Send + 'static,
-    forwarded: bool,
-) -> Dialing<Wire> {
-    Box::pin(async move {
-        let stream = dialing.await.map_err(Into::into)?;
-        Ok(Wire { stream, forwarded })
-    })
+    dialing: impl Future<Output = Result<Wire, E>> + Send + 'static,
+) -> Pin<Box<dyn Future<Output = Result<Wire, Failure>> + Send>> {
+    Box::pin(async move { dialing.await.map_err(Into::into) })
 }
 
-/// One connection.
-pub(crate) struct Wire {
-    stream: TokioIo<TcpStream>,
-    /// A proxy reads the requests: they have to name the server (absolute form).
-    forwarded: bool,
+/// Why there is no connection, without a name or an address in it.
+fn unreachable(error: &(dyn Error + 'static)) -> &'static str {
+    let mut next = Some(error);
+    while let Some(cause) = next {
+        if let Some(why) = words(cause) {
+            return why;
+        }
+        next = cause.source();
+    }
+    "it cannot be reached"
 }
 
-impl Connection for Wire {
-    fn connected(&self) -> Connected {
-        self.stream.connected().proxy(self.forwarded)
+fn words(cause: &(dyn Error + 'static)) -> Option<&'static str> {
+    if let Some(error) = cause.downcast_ref::<rustls::Error>() {
+        return Some(untrusted(error));
+    }
+    // The type of these is not public.
+    if let Some(tunnel) = cause.to_string().strip_prefix("tunnel error: ") {
+        return Some(match tunnel {
+            "failed to create underlying connection" => "the proxy cannot be reached",
+            "proxy authorization required" => "the proxy does not accept our credential",
+            _ => "the proxy does not connect us",
+        });
+    }
+    let error = cause.downcast_ref::<io::Error>()?;
+    // `source` of such an error leaves out the one right inside.
+    if let Some(why) = error.get_ref().and_then(|inner| words(inner)) {
+        return Some(why);
+    }
+    match error.kind() {
+        io::ErrorKind::ConnectionRefused => Some("it refuses connections"),
+        io::ErrorKind::TimedOut => Some("there was no connection in time"),
+        _ => None,
     }
 }
 
-impl Read for Wire {
-    fn poll_read(
-        self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        buffer: ReadBufCursor<'_>,
-    ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.get_mut().stream).poll_read(context, buffer)
-    }
-}
-
-impl Write for Wire {
-    fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.get_mut().stream).poll_write(context, bytes)
-    }
-
-    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.get_mut().stream).poll_flush(context)
-    }
-
-    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.get_mut().stream).poll_shutdown(context)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.stream.is_write_vectored()
-    }
-
-    fn poll_write_vectored(
-        self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        slices: &[IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.get_mut().stream).poll_write_vectored(context, slices)
+fn untrusted(error: &rustls::Error) -> &'static str {
+    let rustls::Error::InvalidCertificate(error) = error else { return "the TLS handshake failed" };
+    match error {
+        CertificateError::UnknownIssuer => "TLS: its certificate is from an authority we do not know",
+        CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
+            "TLS: its certificate is for another host"
+        }
+        CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
+            "TLS: its certificate has expired"
+        }
+        _ => "TLS: its certificate is not valid",
     }
 }

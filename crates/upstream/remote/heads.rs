@@ -1,7 +1,7 @@
 //! The headers a modern server reads beside the body: computed from what we send, never copied from a client (spec H-28, H-33).
 
 use crate::error::UpstreamError;
-use http::{HeaderMap, HeaderName, HeaderValue};
+use http::{HeaderName, HeaderValue};
 use wire::{Method, Revision};
 
 /// `MCP-Protocol-Version`.
@@ -14,21 +14,24 @@ const METHOD: HeaderName = HeaderName::from_static("mcp-method");
 const NAME: HeaderName = HeaderName::from_static("mcp-name");
 const PARAM: &str = "mcp-param-";
 
+/// Headers of one request. Of two with one name the later counts.
+pub(crate) type Heads = Vec<(HeaderName, HeaderValue)>;
+
 /// The headers of one modern request.
 pub(crate) fn modern(
     method: Method,
     name: Option<&str>,
     mirrored: &[(Box<str>, String)],
-) -> Result<Box<HeaderMap>, UpstreamError> {
-    let mut heads = Box::new(HeaderMap::with_capacity(3 + mirrored.len()));
-    heads.insert(VERSION, HeaderValue::from_static(Revision::R2026_07_28.text()));
-    heads.insert(METHOD, HeaderValue::from_static(method.name()));
+) -> Result<Heads, UpstreamError> {
+    let mut heads = Vec::with_capacity(3 + mirrored.len());
+    heads.push((VERSION, HeaderValue::from_static(Revision::R2026_07_28.text())));
+    heads.push((METHOD, HeaderValue::from_static(method.name())));
     if let Some(name) = name {
-        heads.insert(NAME, value(&wire::headers::encode(name))?);
+        heads.push((NAME, value(&wire::headers::encode(name))?));
     }
     for (param, text) in mirrored {
         let name = HeaderName::try_from(format!("{PARAM}{param}")).map_err(|_| unsendable())?;
-        heads.insert(name, value(text)?);
+        heads.push((name, value(text)?));
     }
     Ok(heads)
 }

@@ -25,7 +25,7 @@ impl Site {
             Err(status) => return Err(refusal(status)),
         };
         let endpoint = endpoint(&mut events, self.client.uri()).await?;
-        let _first = self.endpoint.set(endpoint);
+        let _first = self.endpoint.set(self.client.target_at(&endpoint));
         let site = Arc::clone(self);
         self.listeners.spawn(async move {
             let stop = site.stop.clone();

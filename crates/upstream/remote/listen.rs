@@ -61,7 +61,7 @@ impl Site {
                 }
                 // It was there before, so this is the session's end and not the stream's.
                 Ok(Err(StatusCode::NOT_FOUND)) if was_open && session.id.is_some() => {
-                    let _told = self.renew(session).await;
+                    let _told = self.renew(session, || ()).await;
                     return Silence::Broken;
                 }
                 Ok(Err(status)) if !may_pass(status) => return Silence::None,

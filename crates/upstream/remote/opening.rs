@@ -122,9 +122,21 @@ impl Site {
         if is_fatal { Err(refusal(status).into()) } else { Ok((facts, session)) }
     }
 
+    /// [`Site::renew`] for the request `number`, in a task of its own: its asker may leave half-way, and others wait for the same
+    /// session.
+    pub(crate) async fn renew_for(self: &Arc<Self>, number: u64, lost: Session) -> Result<(), UpstreamError> {
+        let site = Arc::clone(self);
+        let renewal = self.listeners.spawn(async move {
+            // Before the fault ends all that is open, as if it had run.
+            let hopeless = || site.link.finish(number, Err(forgotten()));
+            site.stop.run_until_cancelled(site.renew(&lost, hopeless)).await
+        });
+        renewal.await.ok().flatten().unwrap_or_else(|| Err(forgotten()))
+    }
+
     /// The server forgot the session `lost`: begins another, once for all who notice (spec H-15, bug B45). The error says that
-    /// nothing was processed.
-    pub(crate) async fn renew(&self, lost: &Session) -> Result<(), UpstreamError> {
+    /// nothing was processed; `hopeless` is called when that is the end of the conversation.
+    pub(crate) async fn renew(&self, lost: &Session, hopeless: impl FnOnce()) -> Result<(), UpstreamError> {
         let Ok(_turn) = self.renewal.acquire().await else { return Err(forgotten()) };
         if self.session.borrow().turn != lost.turn {
             return Ok(());
@@ -143,6 +155,7 @@ impl Site {
             }
             // Another server by now, or none: begin again from the start.
             Ok(_) | Err(_) => {
+                hopeless();
                 self.faults.raise(Fault::Forgetful);
                 Err(forgotten())
             }

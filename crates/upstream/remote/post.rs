@@ -1,4 +1,4 @@
-//! Carries what waits in the queue to the server, one POST each.
+//! Requests, one POST each, which their askers drive; and what is told without an answer, which waits in the queue.
 
 use crate::error::UpstreamError;
 use crate::hello;
@@ -12,12 +12,12 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-/// POSTs that were begun or wait for their turn. The queue fills up behind them.
+/// Notifications that were begun or wait for their turn. The queue fills up behind them.
 const MOST: usize = 4096;
 /// How long a notification may take.
 const TELLING: Duration = Duration::from_secs(10);
 
-/// Runs until the site stops and everything in the queue has found its end.
+/// Tells what is in the queue. Runs until the site stops and everything in there has found its end.
 pub(crate) async fn carry(site: Arc<Site>, mut queue: mpsc::Receiver<Outgoing>) {
     let mut posts = JoinSet::new();
     loop {
@@ -26,7 +26,7 @@ pub(crate) async fn carry(site: Arc<Site>, mut queue: mpsc::Receiver<Outgoing>) 
             () = site.stop.cancelled(), if !queue.is_closed() => queue.close(),
             Some(_ended) = posts.join_next(), if !posts.is_empty() => {}
             next = queue.recv(), if posts.len() < MOST => match next {
-                Some(outgoing) => drop(posts.spawn(one(Arc::clone(&site), outgoing))),
+                Some(outgoing) => drop(posts.spawn(tell(Arc::clone(&site), outgoing))),
                 None => break,
             },
         }
@@ -34,35 +34,22 @@ pub(crate) async fn carry(site: Arc<Site>, mut queue: mpsc::Receiver<Outgoing>) 
     while posts.join_next().await.is_some() {}
 }
 
-async fn one(site: Arc<Site>, outgoing: Outgoing) {
-    let Some(asker) = outgoing.asker() else { return tell(&site, &outgoing).await };
+/// One request to its end, which the link is told. Dropping it closes its connection, and that is how a modern server hears that
+/// it is cancelled (spec H-25).
+pub(crate) async fn request(site: Arc<Site>, outgoing: Outgoing, asker: Asker) {
     let _turn = match asker.manner {
         // Is it still there? That is asked when nothing comes back, so it must not wait behind what does not come back.
         Manner::Quiet => None,
-        Manner::Cancellable | Manner::Listing => tokio::select! {
-            biased;
-            () = asker.slot.left() => return,
-            turn = site.requests.acquire() => Some(turn),
-        },
+        Manner::Cancellable | Manner::Listing => Some(site.requests.acquire().await),
     };
-    request(&site, &outgoing, asker).await;
-}
-
-/// One request to its end, which the link is told.
-async fn request(site: &Site, outgoing: &Outgoing, asker: &Asker) {
     let Some(line) = outgoing.begin() else { return };
     if site.endpoint.get().is_some() {
-        return post(site, asker, line).await;
+        return post(&site, &asker, line).await;
     }
     let mut renewed = false;
     let heard = loop {
         let session = site.session();
-        let heard = tokio::select! {
-            biased;
-            // Dropping the request closes its stream, and that is how a modern server hears that it is cancelled (spec H-25).
-            () = asker.slot.left() => return,
-            heard = site.ask(line.clone(), asker.number, outgoing.heads.as_deref(), &session) => heard,
-        };
+        let heard = site.ask(line.clone(), asker.number, outgoing.heads.as_ref(), &session).await;
         if session.id.is_none() || !heard.as_ref().is_ok_and(says_forgotten) {
             break heard.and_then(Heard::into_answer);
         }
@@ -70,16 +57,18 @@ async fn request(site: &Site, outgoing: &Outgoing, asker: &Asker) {
         if std::mem::replace(&mut renewed, true) {
             break Err(UpstreamError::not_running("it forgets its sessions"));
         }
-        // Not given up half-way: others wait for the same session.
-        if let Err(error) = site.renew(&session).await {
+        if let Err(error) = site.renew_for(asker.number, session).await {
             break Err(error);
         }
     };
     match heard {
         Ok((answer, rest)) => {
             site.link.finish(asker.number, Ok(answer));
-            if let Some(rest) = rest {
-                rest.end().await;
+            if let Some(mut rest) = rest
+                && !rest.is_over()
+            {
+                let stop = site.stop.clone();
+                site.listeners.spawn(async move { stop.run_until_cancelled(rest.end()).await });
             }
         }
         Err(error) => {
@@ -105,12 +94,7 @@ fn says_forgotten(heard: &Heard) -> bool {
 
 /// To a server of the oldest kind: the answer comes by its stream.
 async fn post(site: &Site, asker: &Asker, line: Bytes) {
-    let session = site.session();
-    let delivered = tokio::select! {
-        biased;
-        () = asker.slot.left() => return,
-        delivered = site.deliver(line, &session) => delivered,
-    };
+    let delivered = site.deliver(line, &site.session()).await;
     let error = match delivered {
         Ok(status) if status.is_success() => return,
         Ok(status) => refusal(status),
@@ -119,7 +103,7 @@ async fn post(site: &Site, asker: &Asker, line: Bytes) {
     site.link.finish(asker.number, Err(error));
 }
 
-async fn tell(site: &Site, outgoing: &Outgoing) {
+async fn tell(site: Arc<Site>, outgoing: Outgoing) {
     let Ok(_turn) = site.told.acquire().await else { return };
     let Some(line) = outgoing.begin() else { return };
     let delivered = timeout(TELLING, site.deliver(line, &site.session())).await;

@@ -26,7 +26,9 @@ impl Session {
         revision: Revision,
         turn: u64,
     ) -> Result<Self, UpstreamError> {
-        if let Some(id) = &id {
+        let mut id = id;
+        if let Some(id) = &mut id {
+            id.set_sensitive(true);
             let is_visible = id.as_bytes().iter().all(|byte| (0x21..=0x7E).contains(byte));
             if !is_visible || !(1..=LONGEST_ID).contains(&id.len()) {
                 return Err(UpstreamError::garbled("its session id breaks the rules for session ids"));
@@ -39,9 +41,7 @@ impl Session {
     /// Makes a request part of the session.
     pub(crate) fn mark(&self, headers: &mut HeaderMap) {
         if let Some(id) = &self.id {
-            let mut id = id.clone();
-            id.set_sensitive(true);
-            headers.insert(heads::SESSION, id);
+            headers.insert(heads::SESSION, id.clone());
         }
         if let Some(version) = &self.version {
             headers.insert(heads::VERSION, version.clone());

@@ -6,11 +6,11 @@ use crate::link::{self, Link};
 use crate::peer::Faults;
 use crate::remote::answer::{self, Events, Form};
 use crate::remote::client::Client;
-use crate::remote::heads;
+use crate::remote::heads::{self, Heads};
 use crate::remote::session::Session;
 use crate::spec::{Address, LegacySse, Spec};
 use bytes::Bytes;
-use http::{HeaderMap, HeaderValue, StatusCode, Uri};
+use http::{HeaderValue, StatusCode, Uri};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tokio::sync::{Semaphore, watch};
@@ -40,7 +40,7 @@ pub(crate) struct Site {
     pub(crate) renewal: Semaphore,
     /// What the server said about itself; a renewed session has to agree.
     pub(crate) facts: OnceLock<Facts>,
-    /// Where an HTTP+SSE server takes messages. Unset: it is not one of those.
+    /// Where an HTTP+SSE server takes messages, as requests are written with it. Unset: it is not one of those.
     pub(crate) endpoint: OnceLock<Uri>,
     pub(crate) requests: Semaphore,
     pub(crate) told: Semaphore,
@@ -88,10 +88,10 @@ impl Site {
         &self,
         line: Bytes,
         number: u64,
-        heads: Option<&HeaderMap>,
+        heads: Option<&Heads>,
         session: &Session,
     ) -> Result<Heard, UpstreamError> {
-        let mut request = self.client.post(self.client.uri(), line);
+        let mut request = self.client.post(self.client.target(), line);
         session.mark(request.headers_mut());
         for (name, value) in heads.into_iter().flatten() {
             request.headers_mut().insert(name, value.clone());
@@ -156,7 +156,7 @@ impl Site {
             last = events.last_id().and_then(|id| HeaderValue::try_from(id).ok()).or(last);
             pause = events.retry().map_or(pause, |retry| retry.clamp(SHORTEST_RETRY, LONGEST_RETRY));
             let Some(last) = last.as_ref().filter(|_| !self.link.is_modern()) else { return Err(end) };
-            events = self.resume(session, last, pause).await.ok_or(end)?;
+            events = Box::pin(self.resume(session, last, pause)).await.ok_or(end)?;
         }
     }
 
@@ -207,8 +207,8 @@ impl Site {
 
     /// Sends a notification, or an answer of ours. Returns the status; whatever else comes back is not read.
     pub(crate) async fn deliver(&self, line: Bytes, session: &Session) -> Result<StatusCode, UpstreamError> {
-        let uri = self.endpoint.get().unwrap_or(self.client.uri());
-        let mut request = self.client.post(uri, line);
+        let target = self.endpoint.get().unwrap_or(self.client.target());
+        let mut request = self.client.post(target, line);
         session.mark(request.headers_mut());
         if self.link.is_modern() {
             request

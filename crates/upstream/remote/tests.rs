@@ -5,5 +5,6 @@ mod eras;
 mod modern;
 mod oldest;
 mod paths;
+mod reuse;
 mod sessions;
 mod streams;

@@ -3,7 +3,7 @@
 use crate::fake::{
     Asked, Fake, Reply, empty, event, events, fine, full, legacy, message, ready, silence, stream, text, with,
 };
-use crate::scripted::{CALM, LONG, answer, ask, call};
+use crate::scripted::{CALM, LONG, answer, ask, call, meanwhile};
 use crate::{Incoming, Outbound, UpstreamError, Wait};
 use futures_util::future::BoxFuture;
 use serde_json::{Value, json};
@@ -327,7 +327,7 @@ async fn a_silent_answer_times_out_and_comments_do_not_help() {
     let hanging = answer(&mut ask(&connection, "hang", "{}", brief)).await;
     assert_eq!(hanging.unwrap_err(), UpstreamError::TimedOut { sent: true });
     let mut exchange = ask(&connection, "comments", "{}", brief);
-    let pen = opened.recv().await.unwrap();
+    let pen = meanwhile(&mut exchange, opened.recv()).await.unwrap();
     let chatter = tokio::spawn(async move {
         let mut pace = tokio::time::interval(Duration::from_millis(20));
         while pen.send(": still here\n\n".to_owned().into()).is_ok() {
@@ -475,14 +475,18 @@ async fn a_server_that_is_busy_with_all_we_may_ask_is_not_taken_for_dead() {
     .await;
     let upstream = fake.start();
     let connection = upstream.connection().await.unwrap();
-    let held: Vec<_> = (0..128).map(|_| ask(&connection, "hold", "{}", CALM)).collect();
+    let mut held = tokio::task::JoinSet::new();
+    for _ in 0..128 {
+        let mut exchange = ask(&connection, "hold", "{}", CALM);
+        held.spawn(async move { exchange.next().await });
+    }
     fake.until("POST", "hold", 128).await;
     let brief = Wait { first: Duration::from_millis(100), most: LONG, progress: false };
     let waiting = answer(&mut ask(&connection, "tools/call", "{}", brief)).await;
     assert_eq!(waiting.unwrap_err(), UpstreamError::TimedOut { sent: false }, "it waited for its turn");
     fake.until("POST", "ping", 1).await;
     assert_eq!(fake.count("POST", "tools/call"), 0);
-    drop(held);
+    held.shutdown().await;
     assert_eq!(call(&connection, "tools/call", "ok").await, "1");
     assert!(connection.is_open());
     upstream.stop().await;

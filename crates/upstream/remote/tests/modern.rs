@@ -2,7 +2,7 @@
 
 use crate::connection::Outbound;
 use crate::fake::{Asked, Fake, Reply, Turn, empty, event, events, message, ready, stream, text};
-use crate::scripted::{CALM, LONG, answer};
+use crate::scripted::{CALM, LONG, answer, meanwhile};
 use crate::{Connection, EraFound, EraMemory, Exchange, Incoming, UpstreamError, What};
 use futures_util::future::BoxFuture;
 use serde_json::{Value, json};
@@ -109,13 +109,13 @@ async fn giving_up_closes_the_stream_of_that_request_and_says_nothing() {
     let upstream = fake.start();
     let connection = upstream.connection().await.unwrap();
     let mut kept = send(&connection, Method::ToolsCall, Some("a"), &[]);
-    let kept_pen = opened.recv().await.unwrap();
-    let dropped = send(&connection, Method::ToolsCall, Some("b"), &[]);
-    let pen = opened.recv().await.unwrap();
+    let kept_pen = meanwhile(&mut kept, opened.recv()).await.unwrap();
+    let mut dropped = send(&connection, Method::ToolsCall, Some("b"), &[]);
+    let pen = meanwhile(&mut dropped, opened.recv()).await.unwrap();
     drop(dropped);
     timeout(LONG, pen.closed()).await.unwrap();
     let mut cancelled = send(&connection, Method::ToolsCall, Some("c"), &[]);
-    let pen = opened.recv().await.unwrap();
+    let pen = meanwhile(&mut cancelled, opened.recv()).await.unwrap();
     cancelled.cancel(Some("\"why\""));
     timeout(LONG, pen.closed()).await.unwrap();
     assert!(matches!(cancelled.next().await, Incoming::Failed(UpstreamError::Exited { sent: true, .. })));

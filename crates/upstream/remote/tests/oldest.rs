@@ -1,7 +1,7 @@
 //! Tests: HTTP+SSE of 2024-11-05 (spec S-07 to S-09).
 
 use crate::fake::{Asked, Fake, Pen, Reply, empty, event, events, hello, message, ready, stream, text};
-use crate::scripted::{CALM, LONG, answer, ask, call};
+use crate::scripted::{CALM, LONG, answer, ask, call, meanwhile};
 use crate::{EraFound, EraMemory, LegacySse, UpstreamError, What};
 use futures_util::future::BoxFuture;
 use serde_json::json;
@@ -78,8 +78,8 @@ async fn the_oldest_kind_of_server_is_found_and_served() {
     assert!(matches!(fake.notice().await, What::Notification(_)));
     let refused = answer(&mut ask(&connection, "refused", "{}", CALM)).await.unwrap_err();
     assert_eq!(refused, UpstreamError::not_running("it does not accept our credential"));
-    let exchange = ask(&connection, "hold", "{}", CALM);
-    fake.until("POST", "hold", 1).await;
+    let mut exchange = ask(&connection, "hold", "{}", CALM);
+    meanwhile(&mut exchange, fake.until("POST", "hold", 1)).await;
     drop(exchange);
     fake.until("POST", "notifications/cancelled", 1).await;
     assert_eq!(fake.memory.recall("acme", "web"), Some(EraFound::Legacy));
@@ -94,7 +94,9 @@ async fn a_stream_that_ends_ends_the_session_and_another_begins() {
     let connection = upstream.connection().await.unwrap();
     assert_eq!(fake.words()[..2], ["GET", "POST initialize"], "asked for nothing newer");
     let mut held = ask(&connection, "hold", "{}", CALM);
+    meanwhile(&mut held, fake.until("POST", "hold", 1)).await;
     let mut deadly = ask(&connection, "die", "{}", CALM);
+    meanwhile(&mut deadly, fake.until("POST", "die", 1)).await;
     for exchange in [&mut held, &mut deadly] {
         let error = timeout(LONG, answer(exchange)).await.unwrap().unwrap_err();
         assert_eq!(error, UpstreamError::Exited { why: "it ended its event stream".into(), sent: true });

@@ -1,7 +1,7 @@
 //! Tests: legacy sessions: begun, carried, renewed, ended.
 
 use crate::fake::{Asked, Fake, Reply, Turn, empty, fine, hello, in_session, message, ready, text};
-use crate::scripted::{CALM, LONG, answer, ask, call};
+use crate::scripted::{CALM, LONG, answer, ask, call, meanwhile};
 use crate::{State, UpstreamError, What};
 use futures_util::future::BoxFuture;
 use serde_json::json;
@@ -120,6 +120,36 @@ async fn a_forgotten_session_is_renewed_once_and_no_caller_notices() {
         assert_eq!(frame.method_name(), "notifications/tools/list_changed", "it may have changed meanwhile");
     }
     assert!(connection.is_open() && fake.told.try_recv().is_err());
+    upstream.stop().await;
+}
+
+#[tokio::test]
+async fn a_renewal_goes_on_when_its_asker_leaves() {
+    let (release, released) = tokio::sync::watch::channel(false);
+    let (sessions, turn) = (Sessions::default(), Turn::default());
+    let served = sessions.clone();
+    let fake = Fake::new(move |asked: Asked| -> BoxFuture<'static, Reply> {
+        let (served, mut released) = (served.clone(), released.clone());
+        if asked.method() != "initialize" || turn.next() == 1 {
+            return served.serve(asked);
+        }
+        Box::pin(async move {
+            released.wait_for(|released| *released).await.unwrap();
+            served.serve(asked).await
+        })
+    })
+    .await;
+    let upstream = fake.start();
+    let connection = upstream.connection().await.unwrap();
+    sessions.forget();
+    let mut leaver = ask(&connection, "tools/call", "{}", CALM);
+    meanwhile(&mut leaver, fake.until("POST", "initialize", 2)).await;
+    drop(leaver);
+    let mut stayer = ask(&connection, "tools/call", "{}", CALM);
+    meanwhile(&mut stayer, fake.until("POST", "tools/call", 2)).await;
+    release.send(true).unwrap();
+    assert!(answer(&mut stayer).await.is_ok());
+    assert_eq!(fake.count("POST", "initialize"), 2);
     upstream.stop().await;
 }
 

@@ -4,7 +4,7 @@ use crate::fake::{
     Asked, Fake, Pen, Reply, Turn, empty, event, events, fine, hello, in_session, legacy, message, ready,
     stream, text,
 };
-use crate::scripted::{CALM, LONG, answer, ask, call};
+use crate::scripted::{CALM, LONG, answer, ask, call, meanwhile};
 use crate::{UpstreamError, What};
 use futures_util::future::BoxFuture;
 use serde_json::{Value, json};
@@ -189,8 +189,8 @@ async fn giving_up_tells_a_legacy_server_by_a_notification_and_lets_the_stream_g
     .await;
     let upstream = fake.start();
     let connection = upstream.connection().await.unwrap();
-    let exchange = ask(&connection, "tools/call", "{}", CALM);
-    let (id, pen) = opened.recv().await.unwrap();
+    let mut exchange = ask(&connection, "tools/call", "{}", CALM);
+    let (id, pen) = meanwhile(&mut exchange, opened.recv()).await.unwrap();
     exchange.cancel(Some(r#""changed my mind""#));
     drop(exchange);
     timeout(LONG, pen.closed()).await.unwrap();
