@@ -59,6 +59,10 @@ struct Seen {
     fields: usize,
     /// Empty lines before it, as bytes.
     blank: usize,
+    /// It says HTTP/1.1, where bodies may come in chunks.
+    chunks: bool,
+    /// From the first to the last line that says something about the body, as bytes.
+    telling: (usize, usize),
 }
 
 /// What stops a connection.
@@ -81,6 +85,22 @@ impl Framing {
         matches!(self.at, At::Frames(_))
     }
 
+    /// Whether a connection that goes on with these bytes carries many requests at a time. None while that is open.
+    pub(crate) fn multiplexes(&self, bytes: &[u8]) -> Option<bool> {
+        match self.at {
+            At::Frames(_) => Some(true),
+            At::First if self.spoken == Spoken::One => Some(false),
+            At::First if bytes.starts_with(PREFACE) => Some(true),
+            At::First if PREFACE.starts_with(bytes) => None,
+            At::First | At::Head { .. } | At::Length(_) | At::Chunks(_) => Some(false),
+        }
+    }
+
+    /// No body is on its way: what comes next belongs to a head.
+    pub(crate) fn is_between(&self) -> bool {
+        matches!(self.at, At::First | At::Head { .. })
+    }
+
     /// Reads on. `bytes` are those that have not been let through; returns how many of them may be now. A head is let
     /// through as a whole, or not at all. What is broken changes nothing: the same bytes are as broken the next time.
     pub(crate) fn advance(&mut self, bytes: &[u8]) -> Result<usize, Broken> {
@@ -101,20 +121,24 @@ impl Framing {
         if bytes.is_empty() {
             return Ok(0);
         }
+        let multiplexes = self.multiplexes(bytes);
         match &mut self.at {
-            At::First if self.spoken == Spoken::OneOrTwo && bytes.starts_with(PREFACE) => {
-                self.at = At::Frames(Frames::new());
-                Ok(PREFACE.len())
-            }
-            At::First if self.spoken == Spoken::OneOrTwo && PREFACE.starts_with(bytes) => Ok(0),
-            At::First => {
-                self.at = NEXT;
-                self.step(bytes)
-            }
+            At::First => match multiplexes {
+                None => Ok(0),
+                Some(true) => {
+                    self.at = At::Frames(Frames::new());
+                    Ok(PREFACE.len())
+                }
+                Some(false) => {
+                    self.at = NEXT;
+                    self.step(bytes)
+                }
+            },
             At::Head { seen } => {
-                let Some(end) = head_end(bytes, seen).map_err(Broken::Head)? else { return Ok(0) };
-                self.at = body(bytes.get(..end).unwrap_or_default()).map_err(Broken::Head)?;
-                Ok(end)
+                let Some(head) = whole_head(bytes, seen).map_err(Broken::Head)? else { return Ok(0) };
+                let telling = bytes.get(head.telling.0..head.telling.1).unwrap_or_default();
+                self.at = body(telling, head.chunks).map_err(Broken::Head)?;
+                Ok(head.bytes)
             }
             At::Length(left) => {
                 let taken = usize::try_from(*left).unwrap_or(usize::MAX).min(bytes.len());
@@ -135,28 +159,32 @@ impl Framing {
     }
 }
 
-const NEXT: At = At::Head { seen: Seen { bytes: 0, fields: 0, blank: 0 } };
+const NEXT: At = At::Head { seen: Seen { bytes: 0, fields: 0, blank: 0, chunks: false, telling: (0, 0) } };
 
-/// The end of the head, if it is there.
-fn head_end(bytes: &[u8], seen: &mut Seen) -> Result<Option<usize>, Refusal> {
+/// The head, if its end is there. Every byte of it is looked at once.
+fn whole_head(bytes: &[u8], seen: &mut Seen) -> Result<Option<Seen>, Refusal> {
     let mut now = *seen;
     while let Some(at) = memchr::memchr(b'\n', bytes.get(now.bytes..).unwrap_or_default()) {
-        let end = now.bytes + at;
+        let (start, end) = (now.bytes, now.bytes + at);
         if end >= HEAD_BYTES {
             break;
         }
-        let line = bytes.get(now.bytes..end).and_then(|line| line.strip_suffix(b"\r"));
+        let line = bytes.get(start..end).and_then(|line| line.strip_suffix(b"\r"));
         let line = line.ok_or_else(|| malformed("a line of the head does not end with CR and LF"))?;
-        let first = now.blank == now.bytes;
+        let first = now.blank == start;
         now.bytes = end + 1;
         match line {
             // Some clients send an empty line after a body; it belongs to nothing (RFC 9112, section 2.2).
             [] if first => now.blank = now.bytes,
-            [] => return Ok(Some(now.bytes)),
-            line if first => check_request_line(line)?,
+            [] => return Ok(Some(now)),
+            line if first => now.chunks = check_request_line(line)?,
             line => {
-                check_field(line)?;
+                let name = check_field(line)?;
                 now.fields += 1;
+                if tells(name) {
+                    let from = if now.telling.1 == 0 { start } else { now.telling.0 };
+                    now.telling = (from, now.bytes);
+                }
             }
         }
         if now.fields > HEAD_FIELDS {
@@ -173,12 +201,8 @@ fn head_end(bytes: &[u8], seen: &mut Seen) -> Result<Option<usize>, Refusal> {
     Ok(None)
 }
 
-fn is_blank(bytes: &[u8]) -> bool {
-    bytes.iter().all(|byte| matches!(byte, b'\r' | b'\n'))
-}
-
-/// `VERB target HTTP/1.x`, with one space each.
-fn check_request_line(line: &[u8]) -> Result<(), Refusal> {
+/// `VERB target HTTP/1.x`, with one space each. Returns whether bodies may come in chunks.
+fn check_request_line(line: &[u8]) -> Result<bool, Refusal> {
     let mut parts = line.split(|&byte| byte == b' ');
     let (Some(verb), Some(target), Some(version), None) =
         (parts.next(), parts.next(), parts.next(), parts.next())
@@ -192,46 +216,78 @@ fn check_request_line(line: &[u8]) -> Result<(), Refusal> {
         return Err(malformed("the address has characters that must be escaped"));
     }
     match version {
-        b"HTTP/1.1" | b"HTTP/1.0" => Ok(()),
+        b"HTTP/1.1" => Ok(true),
+        b"HTTP/1.0" => Ok(false),
         _ => Err(Refusal::new(StatusCode::HTTP_VERSION_NOT_SUPPORTED, "speak HTTP/1.1")),
     }
 }
 
-/// `name: value`; no space before the colon, no folded line, no control characters.
-fn check_field(line: &[u8]) -> Result<(), Refusal> {
-    if line.first().is_some_and(|byte| matches!(byte, b' ' | b'\t')) {
-        return Err(malformed("a header field is folded over two lines"));
-    }
-    let (name, value) = split_field(line).ok_or_else(|| malformed("a header field has no colon"))?;
-    if name.is_empty() || !name.iter().copied().all(is_token) {
-        return Err(malformed("the name of a header field is not a word"));
-    }
-    if value.iter().any(|byte| byte.is_ascii_control() && *byte != b'\t') {
+/// `name: value`; no space before the colon, no folded line, no control characters. Returns the name.
+fn check_field(line: &[u8]) -> Result<&[u8], Refusal> {
+    let end = line.iter().position(|&byte| !is_token(byte)).unwrap_or(line.len());
+    let (name, rest) = line.split_at_checked(end).unwrap_or_default();
+    let value = match rest.strip_prefix(b":") {
+        Some(value) if !name.is_empty() => value,
+        _ => return Err(no_field(line)),
+    };
+    // A whole pass: it looks at many bytes at a time, where a search would look at one.
+    let control = |byte: u8| (byte < b' ') & (byte != b'\t') | (byte == 0x7f);
+    if value.iter().fold(false, |found, &byte| found | control(byte)) {
         return Err(malformed("a header field has control characters"));
     }
-    Ok(())
+    Ok(name)
 }
 
-fn split_field(line: &[u8]) -> Option<(&[u8], &[u8])> {
-    let colon = memchr::memchr(b':', line)?;
-    Some((line.get(..colon)?, line.get(colon + 1..)?.trim_ascii()))
+/// Why a line does not begin like a field.
+fn no_field(line: &[u8]) -> Refusal {
+    malformed(match line {
+        [b' ' | b'\t', ..] => "a header field is folded over two lines",
+        line if !line.contains(&b':') => "a header field has no colon",
+        _ => "the name of a header field is not a word",
+    })
 }
 
+/// A byte of which names are made.
 fn is_token(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
+    TOKENS.get(usize::from(byte)).is_some_and(|is_token| *is_token)
 }
 
-/// What follows a whole head, by the fields that say so: at most one of them, and once.
-fn body(head: &[u8]) -> Result<At, Refusal> {
+/// A table, since each name of each request goes through it.
+static TOKENS: [bool; 256] = {
+    let mut table = [false; 256];
+    let mut rest = table.as_mut_slice();
+    let mut byte = 0_u8;
+    while let [first, others @ ..] = rest {
+        *first = matches!(byte, b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'!' | b'#'..=b'\'' | b'*' | b'+')
+            || matches!(byte, b'-' | b'.' | b'^'..=b'`' | b'|' | b'~');
+        rest = others;
+        byte = byte.wrapping_add(1);
+    }
+    table
+};
+
+/// The fields that say something about the body.
+const LENGTH: &[u8] = b"content-length";
+const CODING: &[u8] = b"transfer-encoding";
+const EXPECT: &[u8] = b"expect";
+
+fn tells(name: &[u8]) -> bool {
+    [LENGTH, CODING, EXPECT].iter().any(|known| name.eq_ignore_ascii_case(known))
+}
+
+/// What follows a whole head, by the fields that say so: at most one of them, and once. `telling` are the lines between
+/// which they stand.
+fn body(telling: &[u8], chunks: bool) -> Result<At, Refusal> {
     let (mut length, mut coding) = (None, None);
-    let mut fields = head.split(|&byte| byte == b'\n');
-    let one = fields.find(|line| !is_blank(line)).is_some_and(|line| line.ends_with(b"HTTP/1.1\r"));
-    for (name, value) in fields.filter_map(split_field) {
-        let known = if name.eq_ignore_ascii_case(b"content-length") {
+    for line in telling.split(|&byte| byte == b'\n') {
+        let Some(colon) = memchr::memchr(b':', line) else { continue };
+        let (name, value) = line.split_at_checked(colon).unwrap_or_default();
+        let value = value.strip_prefix(b":").unwrap_or_default().trim_ascii();
+        let known = if name.eq_ignore_ascii_case(LENGTH) {
             &mut length
-        } else if name.eq_ignore_ascii_case(b"transfer-encoding") {
+        } else if name.eq_ignore_ascii_case(CODING) {
             &mut coding
-        } else if name.eq_ignore_ascii_case(b"expect") && !value.eq_ignore_ascii_case(b"100-continue") {
+        } else if name.eq_ignore_ascii_case(EXPECT) && !value.eq_ignore_ascii_case(b"100-continue") {
             return Err(Refusal::new(StatusCode::EXPECTATION_FAILED, "only `100-continue` can be expected"));
         } else {
             continue;
@@ -249,7 +305,7 @@ fn body(head: &[u8]) -> Result<At, Refusal> {
             0 => NEXT,
             length => At::Length(length),
         }),
-        (None, Some(_)) if !one => Err(malformed("`Transfer-Encoding` needs HTTP/1.1")),
+        (None, Some(_)) if !chunks => Err(malformed("`Transfer-Encoding` needs HTTP/1.1")),
         (None, Some(coding)) if coding.eq_ignore_ascii_case(b"chunked") => {
             Ok(At::Chunks(Chunks { at: Chunk::Size { size: 0, digits: 0 }, extras: 0 }))
         }

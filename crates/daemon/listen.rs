@@ -3,45 +3,41 @@
 use std::{
     any::Any,
     convert::Infallible,
-    future::Future,
+    error::Error,
+    future::{Future, poll_fn},
     io::{self, Write as _},
     net::SocketAddr,
-    pin::pin,
+    panic::AssertUnwindSafe,
+    pin::{Pin, pin},
     sync::Arc,
+    task::{Poll, Waker},
     time::Duration,
 };
 
 use config::Config;
-use http::{HeaderValue, Request, Response, StatusCode, header};
-use hyper::body::Incoming;
-use hyper_util::{
-    rt::{TokioExecutor, TokioIo, TokioTimer},
-    server::conn::auto,
-    service::TowerToHyperService,
+use futures_util::FutureExt as _;
+use http::{HeaderName, HeaderValue, Request, Response, StatusCode, header};
+use hyper::{
+    body::Incoming,
+    server::conn::{http1, http2},
+    service::Service,
 };
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::{
-    io::{AsyncRead, AsyncWrite},
+    io::{AsyncRead, AsyncWrite, AsyncWriteExt as _},
     net::{TcpListener, TcpStream},
     sync::Semaphore,
     time::{sleep, timeout},
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
-use tower::ServiceBuilder;
-use tower_http::{
-    catch_panic::{CatchPanicLayer, ResponseForPanic},
-    set_header::SetResponseHeaderLayer,
-};
 
 use crate::{
     failure::Failure,
-    framing::{Framing, HEAD_BYTES, HEAD_FIELDS, Spoken},
+    framing::{Framing, HEAD_BYTES, Spoken},
     socket::{Activity, Sending, Socket},
     tls::Tls,
     transport::{body::Body, refusal::Refusal},
 };
-
-/// A connection may be idle for so long. Longer than the balancers in use keep theirs, so that they close first.
-const IDLE_TIME: Duration = Duration::from_secs(620);
 
 /// A handshake must be finished in this time (security 31).
 const HANDSHAKE_TIME: Duration = Duration::from_secs(10);
@@ -167,21 +163,23 @@ async fn connection<S: Site>(
     // Answers are written whole; waiting for more to fill a packet only delays them.
     let _ = stream.set_nodelay(true);
     let Some(tls) = terms.tls else { return converse(stream, ends, site, terms.spoken, finish).await };
-    let handshake = timeout(HANDSHAKE_TIME, tls.acceptor().accept(stream));
-    let shaken = tokio::select! {
-        shaken = handshake => shaken,
-        () = finish.cancelled() => return,
-    };
-    match shaken {
-        // Boxed, so that connections in the clear do not keep room for it.
-        Ok(Ok(stream)) => Box::pin(converse(stream, ends, site, terms.spoken, finish)).await,
-        Ok(Err(error)) => tracing::debug!(%peer, %error, "no TLS handshake"),
-        Err(_) => tracing::debug!(%peer, "the TLS handshake took too long"),
-    }
+    // Boxed, so that connections in the clear do not keep room for it.
+    Box::pin(async move {
+        let handshake = timeout(HANDSHAKE_TIME, tls.acceptor().accept(stream));
+        let shaken = tokio::select! {
+            shaken = handshake => shaken,
+            () = finish.cancelled() => return,
+        };
+        match shaken {
+            Ok(Ok(stream)) => converse(stream, ends, site, terms.spoken, finish).await,
+            Ok(Err(error)) => tracing::debug!(%peer, %error, "no TLS handshake"),
+            Err(_) => tracing::debug!(%peer, "the TLS handshake took too long"),
+        }
+    })
+    .await;
 }
 
-/// Answers requests until the connection ends. The tower layers of the product are all here; the first sees an answer
-/// last.
+/// Answers requests until the connection ends.
 async fn converse<S: Site, C: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     stream: C,
     ends: Ends,
@@ -190,38 +188,41 @@ async fn converse<S: Site, C: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     finish: CancellationToken,
 ) {
     let activity = Arc::new(Activity::default());
-    let shared = Arc::clone(&activity);
-    let service = ServiceBuilder::new()
-        .layer(fixed(header::X_CONTENT_TYPE_OPTIONS, "nosniff"))
-        .layer(fixed(header::CACHE_CONTROL, "no-store"))
-        .layer(CatchPanicLayer::custom(Contained))
-        .service_fn(move |request| {
-            let (site, answering, refusal) = (Arc::clone(&site), shared.answer(), shared.refusal());
-            // Boxed, so that a connection that waits for its next request does not keep room for the answer.
-            let answer = Box::pin(async move {
-                match refusal {
-                    Some(refusal) => refusal.into(),
-                    None => site.answer(request, ends).await,
-                }
-            });
-            async move {
-                let response = answer.await;
-                Ok::<_, Infallible>(response.map(|body| Sending::new(body, answering)))
-            }
-        });
-    let http = http(spoken);
-    let socket = Socket::new(stream, Arc::clone(&activity), Framing::new(spoken), finish.clone());
-    let serving = http.serve_connection(TokioIo::new(socket), TowerToHyperService::new(service));
-    let mut serving = pin!(serving);
-    let ended = tokio::select! {
-        ended = serving.as_mut() => ended,
-        () = finish.cancelled() => {
-            if !activity.was_used() {
+    let mut socket = Socket::new(stream, Arc::clone(&activity), Framing::new(spoken), finish.clone());
+    let mut desk = Desk { site, ends, activity: Arc::clone(&activity) };
+    let ended: Result<(), Box<dyn Error + Send + Sync>> = loop {
+        let begun = tokio::select! {
+            biased;
+            begun = socket.begun() => begun,
+            () = finish.cancelled() => match activity.was_used() {
+                true => break socket.shutdown().await.map_err(Into::into),
                 // Opened in advance, never used: there is nothing to finish.
-                return;
+                false => break Ok(()),
             }
-            serving.as_mut().graceful_shutdown();
-            serving.await
+        };
+        // Boxed, so that a connection keeps room for the library only while there are requests.
+        match begun {
+            Ok(Some(false)) => {
+                let serving = http1::Builder::new().serve_connection(TokioIo::new(socket), desk);
+                let mut serving = Box::new(serving);
+                let shut = http1::Connection::graceful_shutdown;
+                match until(Pin::new(&mut *serving), shut, &activity, &finish).await {
+                    Ok(Pause::Idle) => (),
+                    Ok(Pause::End) => break Ok(()),
+                    Err(error) => break Err(error.into()),
+                }
+                let parts = serving.into_parts();
+                (socket, desk) = (parts.io.into_inner(), parts.service);
+                socket.take_back(&parts.read_buf);
+            }
+            Ok(Some(true)) => {
+                let mut serving = Box::pin(http2().serve_connection(TokioIo::new(socket), desk));
+                let shut = http2::Connection::graceful_shutdown;
+                let ended = until(serving.as_mut(), shut, &activity, &finish).await;
+                break ended.map(|_| ()).map_err(Into::into);
+            }
+            Ok(None) => break Ok(()),
+            Err(error) => break Err(error.into()),
         }
     };
     if let Err(error) = ended {
@@ -229,42 +230,106 @@ async fn converse<S: Site, C: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     }
 }
 
-/// The library, within bounds (security 31, 32, 41).
-fn http(spoken: Spoken) -> auto::Builder<TokioExecutor> {
-    let mut http = auto::Builder::new(TokioExecutor::new());
-    http.http1().timer(TokioTimer::new()).header_read_timeout(IDLE_TIME).max_headers(HEAD_FIELDS);
-    match spoken {
-        Spoken::One => http.http1_only(),
-        Spoken::OneOrTwo => {
-            http.http2()
-                .timer(TokioTimer::new())
-                .max_concurrent_streams(STREAMS)
-                .max_header_list_size(u32::try_from(HEAD_BYTES).unwrap_or(u32::MAX))
-                .max_pending_accept_reset_streams(TAKEN_BACK)
-                .keep_alive_interval(PING_TIME)
-                .keep_alive_timeout(PING_TIME);
-            http
+/// Why the library is not asked any more.
+enum Pause {
+    /// Nothing has been asked for a while.
+    Idle,
+    /// The connection has ended.
+    End,
+}
+
+/// Goes on with a connection until it is idle or ends. When told to finish, it ends after what is being answered.
+async fn until<F: Future<Output = hyper::Result<()>>>(
+    mut serving: Pin<&mut F>,
+    graceful_shutdown: impl Fn(Pin<&mut F>),
+    activity: &Activity,
+    finish: &CancellationToken,
+) -> hyper::Result<Pause> {
+    let mut told = pin!(finish.cancelled());
+    let mut waits: Option<Waker> = None;
+    let paused = poll_fn(|cx| {
+        // Asked once for each waker, not each time: asking takes locks that all connections share.
+        let asked = waits.as_ref().is_some_and(|waker| waker.will_wake(cx.waker()));
+        let finishes = match asked {
+            true => finish.is_cancelled(),
+            false => {
+                waits = Some(cx.waker().clone());
+                told.as_mut().poll(cx).is_ready()
+            }
+        };
+        if finishes {
+            return Poll::Ready(None);
         }
+        match serving.as_mut().poll(cx) {
+            Poll::Ready(ended) => Poll::Ready(Some(ended.map(|()| Pause::End))),
+            Poll::Pending if activity.is_idle() => Poll::Ready(Some(Ok(Pause::Idle))),
+            Poll::Pending => Poll::Pending,
+        }
+    });
+    if let Some(paused) = paused.await {
+        return paused;
+    }
+    if activity.was_used() {
+        graceful_shutdown(serving.as_mut());
+        serving.await?;
+    }
+    Ok(Pause::End)
+}
+
+/// HTTP/2 within bounds (security 31, 32, 41). Those of HTTP/1.1 are kept by `socket.rs` and `framing.rs`.
+fn http2() -> http2::Builder<TokioExecutor> {
+    let mut http = http2::Builder::new(TokioExecutor::new());
+    http.timer(TokioTimer::new())
+        .max_concurrent_streams(STREAMS)
+        .max_header_list_size(u32::try_from(HEAD_BYTES).unwrap_or(u32::MAX))
+        .max_pending_accept_reset_streams(TAKEN_BACK)
+        .keep_alive_interval(PING_TIME)
+        .keep_alive_timeout(PING_TIME);
+    http
+}
+
+/// Where the requests of one connection are handed in.
+struct Desk<S> {
+    site: Arc<S>,
+    ends: Ends,
+    activity: Arc<Activity>,
+}
+
+impl<S: Site> Service<Request<Incoming>> for Desk<S> {
+    type Response = Response<Sending<Body>>;
+    type Error = Infallible;
+    // Boxed, so that a connection that waits for its next request does not keep room for the answer.
+    type Future = Pin<Box<dyn Future<Output = Result<Response<Sending<Body>>, Infallible>> + Send>>;
+
+    fn call(&self, request: Request<Incoming>) -> Self::Future {
+        let (answering, refusal) = (self.activity.answer(), self.activity.refusal());
+        let (site, ends) = (Arc::clone(&self.site), self.ends);
+        Box::pin(async move {
+            let mut response = match refusal {
+                Some(refusal) => refusal.into(),
+                None => {
+                    let answered = AssertUnwindSafe(site.answer(request, ends)).catch_unwind().await;
+                    answered.unwrap_or_else(|panic| contained(&*panic))
+                }
+            };
+            for (name, value) in FIXED {
+                response.headers_mut().entry(name).or_insert(HeaderValue::from_static(value));
+            }
+            Ok(response.map(|body| Sending::new(body, answering)))
+        })
     }
 }
 
-fn fixed(name: header::HeaderName, value: &'static str) -> SetResponseHeaderLayer<HeaderValue> {
-    SetResponseHeaderLayer::if_not_present(name, HeaderValue::from_static(value))
-}
+/// What every answer says, unless it says something else.
+const FIXED: [(HeaderName, &str); 2] =
+    [(header::X_CONTENT_TYPE_OPTIONS, "nosniff"), (header::CACHE_CONTROL, "no-store")];
 
 /// A panic ends its own request and nothing else.
-#[derive(Clone)]
-struct Contained;
-
-impl ResponseForPanic for Contained {
-    type ResponseBody = Body;
-
-    fn response_for_panic(&mut self, panic: Box<dyn Any + Send>) -> Response<Body> {
-        let text = panic.downcast_ref::<String>().map(String::as_str);
-        let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or_default();
-        tracing::error!(panic = text, "a request panicked");
-        Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, "internal error: the operator's log says more").into()
-    }
+fn contained(panic: &(dyn Any + Send)) -> Response<Body> {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or_default();
+    tracing::error!(panic = text, "a request panicked");
+    Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, "internal error: the operator's log says more").into()
 }
 
 /// Best effort: the client is told if that costs nothing.

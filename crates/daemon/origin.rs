@@ -1,7 +1,10 @@
 //! Which `Host` and `Origin` may come in. Asked before anything else, so that a web page can reach a listener neither
 //! by DNS rebinding nor by a plain cross-site request (spec H-02, H-03; security 27, 28; bug B60).
 
-use std::net::{IpAddr, SocketAddr};
+use std::{
+    borrow::Cow,
+    net::{IpAddr, SocketAddr},
+};
 
 use config::Config;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Version, header, request::Parts};
@@ -11,7 +14,7 @@ use crate::transport::refusal::Refusal;
 /// The names one listener answers to, and the web origins whose pages may talk to it.
 #[derive(Debug)]
 pub(crate) struct Allowed {
-    hosts: Vec<Host>,
+    hosts: Vec<Host<'static>>,
     /// The listener is on loopback, so it is known by the loopback names too.
     loopback: bool,
     /// No origin is allowed unless it is listed, not even a loopback one: any local web server, and any page it is
@@ -20,9 +23,10 @@ pub(crate) struct Allowed {
 }
 
 /// A host as `Host` headers and configurations write it. Without a port it stands for any port.
-#[derive(Debug, PartialEq, Eq)]
-struct Host {
-    name: String,
+#[derive(Debug)]
+struct Host<'a> {
+    /// Letter case does not matter.
+    name: Cow<'a, str>,
     port: Option<u16>,
 }
 
@@ -43,7 +47,7 @@ impl Allowed {
     pub(crate) fn for_clients(config: &Config) -> Allowed {
         let public = config.public_url.as_ref().and_then(|url| url.host_str());
         let mut allowed = Allowed::listed(config, config.listen);
-        allowed.hosts.extend(public.and_then(Host::read));
+        allowed.hosts.extend(public.and_then(Host::read).map(Host::kept));
         allowed
     }
 
@@ -54,7 +58,7 @@ impl Allowed {
 
     fn listed(config: &Config, listen: SocketAddr) -> Allowed {
         Allowed {
-            hosts: config.allowed_hosts.iter().filter_map(|host| Host::read(host)).collect(),
+            hosts: config.allowed_hosts.iter().filter_map(|host| Host::read(host)).map(Host::kept).collect(),
             loopback: listen.ip().is_loopback(),
             origins: config.allowed_origins.iter().filter_map(|origin| Origin::read(origin)).collect(),
         }
@@ -70,14 +74,15 @@ impl Allowed {
             (None, _) => None,
         };
         let host = written.and_then(Host::read).ok_or_else(no_host)?;
-        if head.uri.authority().is_some_and(|target| Host::read(target.as_str()).as_ref() != Some(&host)) {
+        let agrees = |target: &str| Host::read(target).is_some_and(|target| target.is(&host));
+        if head.uri.authority().is_some_and(|target| !agrees(target.as_str())) {
             return Err(Refusal::new(
                 StatusCode::BAD_REQUEST,
                 "the request target and `Host` name different hosts",
             ));
         }
         if !self.knows(&host, local.ip()) {
-            let name = &host.name;
+            let name = host.name.to_ascii_lowercase();
             let message =
                 format!("host `{name}` is not served here: the operator can add it to `allowed_hosts`");
             return Err(Refusal::new(StatusCode::FORBIDDEN, message));
@@ -85,11 +90,12 @@ impl Allowed {
         self.admit_origin(&head.headers)
     }
 
-    fn knows(&self, host: &Host, local: IpAddr) -> bool {
-        let listed =
-            |known: &Host| known.name == host.name && (known.port.is_none() || known.port == host.port);
+    fn knows(&self, host: &Host<'_>, local: IpAddr) -> bool {
+        let listed = |known: &Host<'_>| {
+            known.is_named(&host.name) && (known.port.is_none() || known.port == host.port)
+        };
         self.hosts.iter().any(listed)
-            || (self.loopback && ["localhost", "127.0.0.1", "[::1]"].contains(&host.name.as_str()))
+            || (self.loopback && ["localhost", "127.0.0.1", "[::1]"].iter().any(|name| host.is_named(name)))
             // The literal address that was really reached needs no name service, so nothing can be rebound. Health
             // probes of a cluster come by it.
             || host.address() == Some(local)
@@ -109,9 +115,9 @@ impl Allowed {
     }
 }
 
-impl Host {
-    /// Reads `name`, `name:port`, `[v6]` or `[v6]:port`; letter case does not matter.
-    fn read(text: &str) -> Option<Host> {
+impl Host<'_> {
+    /// Reads `name`, `name:port`, `[v6]` or `[v6]:port`.
+    fn read(text: &str) -> Option<Host<'_>> {
         let name_ends =
             if text.starts_with('[') { text.find(']')? + 1 } else { text.find(':').unwrap_or(text.len()) };
         let (name, rest) = text.split_at_checked(name_ends)?;
@@ -120,8 +126,20 @@ impl Host {
             None if rest.is_empty() => None,
             None => return None,
         };
-        let plain = |b: u8| b.is_ascii_alphanumeric() || b"-._[:]".contains(&b);
-        (!name.is_empty() && name.bytes().all(plain)).then(|| Host { name: name.to_ascii_lowercase(), port })
+        let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'_' | b'[' | b':' | b']');
+        (!name.is_empty() && name.bytes().all(plain)).then_some(Host { name: name.into(), port })
+    }
+
+    fn kept(self) -> Host<'static> {
+        Host { name: self.name.into_owned().into(), port: self.port }
+    }
+
+    fn is_named(&self, name: &str) -> bool {
+        self.name.eq_ignore_ascii_case(name)
+    }
+
+    fn is(&self, other: &Host<'_>) -> bool {
+        self.is_named(&other.name) && self.port == other.port
     }
 
     fn address(&self) -> Option<IpAddr> {
@@ -143,7 +161,7 @@ impl Origin {
             "https" => Some(443),
             _ => None,
         };
-        Some(Origin::Site { scheme, host, port: port.or(usual) })
+        Some(Origin::Site { scheme, host: host.to_ascii_lowercase(), port: port.or(usual) })
     }
 }
 
@@ -176,7 +194,7 @@ mod tests {
 
     fn allowed(hosts: &[&str], origins: &[&str], listen: &str) -> Allowed {
         Allowed {
-            hosts: hosts.iter().map(|host| Host::read(host).unwrap()).collect(),
+            hosts: hosts.iter().map(|host| Host::read(host).unwrap().kept()).collect(),
             loopback: listen.parse::<SocketAddr>().unwrap().ip().is_loopback(),
             origins: origins.iter().map(|origin| Origin::read(origin).unwrap()).collect(),
         }

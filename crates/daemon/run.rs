@@ -43,7 +43,10 @@ impl Doors {
 
 /// Runs a future on a runtime of all cores, which ends with it.
 pub(crate) fn on_runtime(work: impl Future<Output = Result<(), Failure>>) -> Result<(), Failure> {
+    // Two at least: one may be held by a disk that does not take its audit line (ADR 0023).
+    let threads = std::thread::available_parallelism().map_or(2, usize::from).max(2);
     let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(threads)
         .enable_all()
         .build()
         .map_err(|error| Failure::system(format!("cannot start the runtime: {error}")))?;
@@ -80,7 +83,14 @@ pub(crate) async fn run(config: Config, doors: Doors, ready: impl FnOnce()) -> R
     let admin = Arc::new(Admin::new(&config, key, Arc::clone(&gateway)));
     let (stop_clients, stop_operators) = (Stop::default(), Stop::default());
     let tls = terms.tls.clone();
-    let mut serving = tokio::spawn(listen::serve(doors.clients, clients, terms, stop_clients.clone()));
+    let stopped = stop_clients.clone();
+    let mut serving = tokio::spawn(async move {
+        let beating = Arc::clone(&clients);
+        tokio::select! {
+            () = listen::serve(doors.clients, clients, terms, stopped) => (),
+            () = beating.beat() => (),
+        }
+    });
     let operating = tokio::spawn(listen::serve(
         doors.operators,
         Arc::clone(&admin),

@@ -2,12 +2,12 @@
 //! us waiting, for a head, when we write, when we close.
 
 use std::{
-    future::Future as _,
+    future::{Future as _, poll_fn},
     io::{self, IoSlice},
     pin::Pin,
     sync::{
         Arc, Mutex, PoisonError,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     task::{Context, Poll, ready},
     time::Duration,
@@ -17,7 +17,7 @@ use bytes::{Buf as _, Bytes, BytesMut};
 use http_body::{Body, Frame, SizeHint};
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
-    time::{Sleep, sleep},
+    time::{Instant, Sleep, sleep},
 };
 use tokio_util::sync::CancellationToken;
 
@@ -30,6 +30,12 @@ use crate::{
 /// connection (security 31). The server's own timer cannot be used for it: it closes idle connections as well, and
 /// clients lose the request that they send at that moment.
 const HEAD_TIME: Duration = Duration::from_secs(10);
+
+/// How long the HTTP library keeps its buffers for the next request; after that they are given back.
+const REST_TIME: Duration = Duration::from_millis(if cfg!(test) { 20 } else { 1_000 });
+
+/// A connection may be idle for so long. Longer than the balancers in use keep theirs, so that they close first.
+const IDLE_TIME: Duration = Duration::from_secs(620);
 
 /// A client that takes no byte for so long is not reading (security 31).
 const WRITE_TIME: Duration = Duration::from_secs(30);
@@ -51,8 +57,12 @@ pub(crate) struct Socket<S> {
     ready: usize,
     /// Nothing more is let through.
     over: bool,
-    /// Runs while a head is awaited, with the number of heads that were complete when it began.
-    head: Option<(Pin<Box<Sleep>>, usize)>,
+    /// The library is not there: see `begun`.
+    rests: bool,
+    /// What is awaited, and how many heads were complete when that began.
+    awaited: (Awaited, usize),
+    /// Bounds that. One for all requests, since most of them never need it.
+    patience: Pin<Box<Sleep>>,
     /// Runs while the client takes nothing.
     stalled: Option<Pin<Box<Sleep>>>,
     /// Runs once our side has said all it has to say.
@@ -61,11 +71,25 @@ pub(crate) struct Socket<S> {
     hurry: CancellationToken,
 }
 
+/// What the client is expected to send.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Awaited {
+    /// What comes belongs to a request that is being answered.
+    Nothing,
+    /// The rest of a head, or the first one.
+    Head,
+    /// Another request, soon.
+    Soon,
+    /// Another request, some time.
+    Later,
+}
+
 /// What a connection is busy with; the socket sees only bytes.
 #[derive(Debug, Default)]
 pub(crate) struct Activity {
     heads: AtomicUsize,
     answering: AtomicUsize,
+    idle: AtomicBool,
     refused: Mutex<Option<Refusal>>,
 }
 
@@ -73,6 +97,11 @@ impl Activity {
     /// Some request came this way.
     pub(crate) fn was_used(&self) -> bool {
         self.heads.load(Ordering::Relaxed) > 0
+    }
+
+    /// Nothing has been asked for a while, and all that was is answered.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.idle.load(Ordering::Relaxed)
     }
 
     /// A head is complete. The answer lasts as long as what is returned; no other head is awaited meanwhile.
@@ -142,56 +171,104 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
         framing: Framing,
         hurry: CancellationToken,
     ) -> Socket<S> {
-        let mut socket = Socket {
+        Socket {
             stream,
             activity,
             framing,
             held: BytesMut::new(),
             ready: 0,
             over: false,
-            head: None,
+            rests: true,
+            awaited: (Awaited::Head, 0),
+            patience: Box::pin(sleep(HEAD_TIME)),
             stalled: None,
             closing: None,
             hurry,
-        };
-        socket.await_head();
-        socket
+        }
     }
 
-    fn await_head(&mut self) {
-        let heads = self.activity.heads.load(Ordering::Relaxed);
-        self.head.get_or_insert_with(|| (Box::pin(sleep(HEAD_TIME)), heads));
+    /// Waits until a request begins, or the first one, while the library keeps no room for it. Returns whether there
+    /// will be many of them at a time; none when the client has left.
+    pub(crate) async fn begun(&mut self) -> io::Result<Option<bool>> {
+        self.rests = true;
+        self.activity.idle.store(false, Ordering::Relaxed);
+        let begun = poll_fn(|cx| self.poll_begun(cx)).await;
+        self.rests = false;
+        begun
     }
 
-    /// The head that was awaited has come, or is not awaited yet.
-    fn forget_head(&mut self) {
-        let heads = self.activity.heads.load(Ordering::Relaxed);
-        self.head.take_if(|(_, before)| heads != *before);
+    fn poll_begun(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Option<bool>>> {
+        let mut piece = [0; 1024];
+        loop {
+            if !self.held.is_empty()
+                && let Some(multiplexes) = self.framing.multiplexes(&self.held)
+            {
+                return Poll::Ready(Ok(Some(multiplexes)));
+            }
+            let mut piece = ReadBuf::new(&mut piece);
+            ready!(self.poll_stream(cx, &mut piece))?;
+            if piece.filled().is_empty() {
+                return Poll::Ready(Ok(None));
+            }
+            self.held.extend_from_slice(piece.filled());
+        }
+    }
+
+    /// Takes back what was let through and not looked at.
+    pub(crate) fn take_back(&mut self, bytes: &[u8]) {
+        if !bytes.is_empty() {
+            let held = std::mem::replace(&mut self.held, BytesMut::from(bytes));
+            self.held.extend_from_slice(&held);
+            self.ready += bytes.len();
+        }
     }
 
     /// While an answer is under way, what comes in belongs to its request. With many requests at a time nothing can be
     /// told from that; the library looks after those.
-    fn expects_head(&self) -> bool {
-        self.activity.answering.load(Ordering::Relaxed) == 0 && !self.framing.is_multiplexed()
+    fn awaited(&self, heads: usize) -> Awaited {
+        if heads == 0 {
+            Awaited::Head
+        } else if self.activity.answering.load(Ordering::Relaxed) > 0 || self.framing.is_multiplexed() {
+            Awaited::Nothing
+        } else if !self.held.is_empty() || !self.framing.is_between() {
+            Awaited::Head
+        } else if self.rests {
+            Awaited::Later
+        } else {
+            Awaited::Soon
+        }
     }
 
     /// Reads from the stream to the end of `buf`.
     fn poll_stream(&mut self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let read = Pin::new(&mut self.stream).poll_read(cx, buf);
-        self.forget_head();
         if read.is_ready() {
-            if self.expects_head() {
-                self.await_head();
-            }
             return read;
         }
-        if !self.held.is_empty() && self.expects_head() {
-            // It began while an answer was under way.
-            self.await_head();
+        let heads = self.activity.heads.load(Ordering::Relaxed);
+        let awaited = (self.awaited(heads), heads);
+        let time = match awaited.0 {
+            Awaited::Nothing => None,
+            Awaited::Head => Some(HEAD_TIME),
+            Awaited::Soon => Some(REST_TIME),
+            Awaited::Later => Some(IDLE_TIME),
+        };
+        let begins = std::mem::replace(&mut self.awaited, awaited) != awaited;
+        let Some(time) = time else { return Poll::Pending };
+        if begins {
+            self.patience.as_mut().reset(Instant::now() + time);
         }
-        if let Some((timer, _)) = &mut self.head {
-            ready!(timer.as_mut().poll(cx));
+        ready!(self.patience.as_mut().poll(cx));
+        if awaited.0 != Awaited::Soon {
             return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
+        }
+        match self.stalled {
+            // INVARIANT: the library writes until it is told to wait, so it has nothing left to write.
+            None => self.activity.idle.store(true, Ordering::Relaxed),
+            Some(_) => {
+                self.patience.as_mut().reset(Instant::now() + time);
+                ready!(self.patience.as_mut().poll(cx));
+            }
         }
         Poll::Pending
     }
@@ -328,3 +405,6 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Socket<S> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -9,14 +9,10 @@ use std::{
 };
 
 use bytes::Bytes;
-use tokio::{
-    sync::mpsc,
-    time::{Interval, interval},
-};
-use tokio_util::sync::DropGuard;
+use tokio::time::{Interval, interval};
 use wire::Pieces;
 
-use crate::{session::Listener, snapshot::Snapshot};
+use crate::{running::Running, session::Listener, snapshot::Snapshot};
 
 /// What a transport hands in: who knocked, and a body nobody has read yet.
 pub struct Arrival {
@@ -138,52 +134,10 @@ pub enum Reply {
         /// What the asker must show, for `WWW-Authenticate`.
         challenge: Option<String>,
     },
-    /// The answer comes from the task that owns the request.
+    /// The answer comes from upstream.
     Running(Running),
     /// The stream of a session.
     Listening(Box<Listening>),
-}
-
-/// What comes of a running request, in order. Dropping it does not end a legacy request, which belongs to its
-/// session, and cancels a modern one, which belongs to its connection (spec H-25).
-#[derive(Debug)]
-pub struct Running {
-    messages: mpsc::Receiver<Out>,
-    _tie: Option<DropGuard>,
-}
-
-/// One message of a running request.
-#[derive(Debug)]
-pub struct Out {
-    /// The JSON-RPC message.
-    pub message: Pieces,
-    /// It is the answer; nothing follows.
-    pub last: bool,
-    /// The HTTP status, for an answer that is the first thing said (spec H-08).
-    pub status: u16,
-}
-
-impl Running {
-    /// A channel for the task that owns the request: what it sends comes out here.
-    pub(crate) fn channel() -> (mpsc::Sender<Out>, Running) {
-        Running::with(None)
-    }
-
-    /// The same, for a task that ends when this is dropped.
-    pub(crate) fn tied(tie: DropGuard) -> (mpsc::Sender<Out>, Running) {
-        Running::with(Some(tie))
-    }
-
-    fn with(tie: Option<DropGuard>) -> (mpsc::Sender<Out>, Running) {
-        // Progress is dropped, not queued, when a client reads too slowly; the answer always waits.
-        let (sender, messages) = mpsc::channel(16);
-        (sender, Running { messages, _tie: tie })
-    }
-
-    /// The next message; none when the request was given up.
-    pub async fn next(&mut self) -> Option<Out> {
-        self.messages.recv().await
-    }
 }
 
 /// A session's stream for what belongs to no request. Dropping it closes the stream in the session.

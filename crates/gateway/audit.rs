@@ -1,14 +1,13 @@
 //! One entry for every authenticated message: opened first, committed before dispatch, closed always.
 //!
 //! An entry is an `intent` and an `outcome` line, or one `final` line when nothing left us. `record.rs` fills an entry,
-//! `line.rs` spells it, `writer.rs` is the thread that writes, `sink.rs` is where lines go.
+//! `line.rs` spells it, `desk.rs` says who writes when, `writer.rs` hands lines over, `sink.rs` is where they go.
 
 use std::{
     io,
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering},
-        mpsc::{SyncSender, sync_channel},
+        atomic::{AtomicU64, AtomicUsize, Ordering},
     },
     thread,
     time::{Duration, Instant},
@@ -16,16 +15,18 @@ use std::{
 
 use config::{AuditSink, Durability};
 use tokio::{
-    sync::{OwnedSemaphorePermit, Semaphore, oneshot},
+    sync::{OwnedSemaphorePermit, Semaphore},
     time::timeout,
 };
 
 use crate::telemetry::Metrics;
+use desk::Desk;
 use sink::{FileSink, Sink, StdoutSink};
-use writer::{Item, Stall, Writer};
+use writer::{Line, Stall, Writer};
 
 pub(crate) use record::{Outcome, Record};
 
+mod desk;
 mod line;
 mod record;
 mod sink;
@@ -33,9 +34,6 @@ mod writer;
 
 /// Entries that may be open at a time, each with its last line to come.
 const PLACES: u32 = 16_384;
-
-/// What the queue holds at most: an intent and a last line for every place, and the word to stop.
-const QUEUE: usize = 2 * PLACES as usize + 1;
 
 /// How long anyone waits for the record; a sink that is slower counts as failed (security 2.2).
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -48,13 +46,16 @@ pub(crate) enum AuditError {
     Unwritable,
 }
 
-/// The record of a gateway, and the way to the one thread that writes it.
+/// The record of a gateway.
 pub(crate) struct Audit {
-    queue: SyncSender<Box<Item>>,
+    /// INVARIANT: what waits there is bounded, because each open entry holds a place and leaves two lines at most.
+    desk: Arc<Desk>,
     places: Arc<Semaphore>,
     stall: Arc<Stall>,
     metrics: Arc<Metrics>,
     next_entry: AtomicU64,
+    /// Entries whose last line is still to come.
+    open: AtomicUsize,
 }
 
 impl Audit {
@@ -81,16 +82,18 @@ impl Audit {
         }
         // Entry ids count up from a random start: unique here, and unlikely to meet those of another run.
         let first_entry = getrandom::u64().map_err(io::Error::other)?;
-        let (queue, waiting) = sync_channel(QUEUE);
         let stall = Arc::new(Stall::new(Instant::now()));
-        let writer = Writer::new(waiting, sinks, Arc::clone(&metrics), Arc::clone(&stall));
-        thread::Builder::new().name("audit".to_owned()).spawn(move || writer.run())?;
+        let writer = Writer::new(sinks, Arc::clone(&metrics), Arc::clone(&stall));
+        let desk = Arc::new(Desk::new(writer));
+        let served = Arc::clone(&desk);
+        thread::Builder::new().name("audit".to_owned()).spawn(move || served.serve())?;
         Ok(Arc::new(Audit {
-            queue,
+            desk,
             places: Arc::new(Semaphore::new(PLACES as usize)),
             stall,
             metrics,
             next_entry: AtomicU64::new(first_entry),
+            open: AtomicUsize::new(0),
         }))
     }
 
@@ -101,6 +104,7 @@ impl Audit {
             Err(_) => self.wait_for_place().await?,
         };
         let entry = self.next_entry.fetch_add(1, Ordering::Relaxed);
+        self.open.fetch_add(1, Ordering::Relaxed);
         Ok(Record::new(Arc::clone(self), entry, place))
     }
 
@@ -119,20 +123,29 @@ impl Audit {
         let all = timeout(PATIENCE, self.places.acquire_many(PLACES)).await;
         self.places.close();
         drop(all);
-        let (told, stopped) = oneshot::channel();
-        if self.queue.try_send(Box::new(Item::Stop(told))).is_ok() {
-            // A sink that blocks does not keep the gateway from ending.
-            let _ = timeout(2 * PATIENCE, stopped).await;
-        }
+        // A sink that blocks does not keep the gateway from ending.
+        let _ = timeout(2 * PATIENCE, self.desk.stop()).await;
     }
 
-    /// Hands a line to the writer. INVARIANT: there is room, because each open entry holds a place and sends two lines
-    /// at most; so a refusal means that the thread is gone.
-    fn send(&self, item: Item) -> Result<(), AuditError> {
-        self.queue.try_send(Box::new(item)).map_err(|_| {
-            self.metrics.audit_failures(1);
-            AuditError::Unwritable
-        })
+    /// Others have something on their way.
+    fn is_busy(&self) -> bool {
+        self.open.load(Ordering::Relaxed) > 1
+    }
+
+    /// Leaves a line; a refusal means that the audit has ended.
+    fn leave(&self, line: Line) -> Result<(), AuditError> {
+        let left = match line {
+            Line::Intent(_) => self.desk.leave_intent(line),
+            Line::Last(_) => self.desk.leave_last(line),
+        };
+        left.inspect_err(|_| self.metrics.audit_failures(1))
+    }
+}
+
+impl Drop for Audit {
+    fn drop(&mut self) {
+        // The thread writes what is left and ends.
+        drop(self.desk.stop());
     }
 }
 

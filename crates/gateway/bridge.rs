@@ -16,6 +16,7 @@ const COMPLETIONS: usize = 100;
 /// else is the client's. None when nothing is left.
 pub(crate) fn request_meta(facts: &Facts, client: Option<&str>, token: Option<u64>) -> Option<String> {
     match facts.revision.era() {
+        Era::Legacy if client.is_none() && token.is_none() => None,
         Era::Legacy => meta::for_upstream(client, token),
         // Questions that begin upstream are not carried yet, so no client capability is declared (spec X-01).
         Era::Modern => Some(wire::client_meta(client, token, "{}")),

@@ -15,6 +15,7 @@ mod metadata;
 mod pipeline;
 mod relay;
 mod router;
+mod running;
 mod seal;
 mod session;
 mod snapshot;
@@ -25,11 +26,12 @@ mod tokens;
 mod visit;
 
 pub use arrival::{
-    Arrival, BodyError, Credentials, Endpoint, Head, Listening, Mirrored, Out, Reply, Running, Unread, Verb,
+    Arrival, BodyError, Credentials, Endpoint, Head, Listening, Mirrored, Reply, Unread, Verb,
 };
 pub use authn::{IdentityError, JwksError, KeysError};
 pub use gateway::{Gateway, OpenError};
 pub use metadata::endpoint_url;
+pub use running::{Out, Running};
 pub use store::StoreError;
 pub use tokens::{ApiKey, JwtRequest, KeyRequest, NewJwt, NewKey, Revocation, Tokens, TokensError};
 

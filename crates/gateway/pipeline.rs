@@ -6,19 +6,18 @@ use std::{sync::Arc, time::Duration};
 
 use admission::{Call, Decision, Principal, Target, TenantId};
 use bytes::Bytes;
-use tokio::sync::mpsc;
 use upstream::{Connection, Seat, Spec};
 use wire::{Budget, Era, Frame, FrameError, Id, Method, Pieces, Plan, Shape, code};
 
 use crate::{
-    arrival::{Arrival, BodyError, Head, Listening, Out, Reply, Verb},
+    arrival::{Arrival, BodyError, Head, Listening, Reply, Verb},
     audit::{Outcome, Record},
     catalog::{self, Catalog, View},
     era,
     error::{AuthnError, EraError, Error, Refused, SessionError},
     gateway::Gateway,
     router::{Answered, Context, Lane, principal_of, subject},
-    session,
+    running::{Bond, Out, Outbox, Running},
     snapshot::Snapshot,
     visit::Visit,
 };
@@ -137,13 +136,13 @@ impl Gateway {
         record.entered(&principal, Some(visit.revision()));
         if let Some(session) = visit.session() {
             // Also for `initialize`, whose head names no session yet, or a stale one.
-            record.opened(&session.id);
+            record.opened(session);
         }
         Ok(Entered { snapshot, catalog, server, visit, principal, frame, head })
     }
 
-    /// Runs a request that leaves the gateway in a task of its own. A legacy request belongs to its session,
-    /// and the connection only listens for the answer; a modern one belongs to its connection (spec H-25).
+    /// Makes a request that leaves the gateway ready to run. A legacy request belongs to its session and goes on when
+    /// its connection is lost; a modern one belongs to its connection (spec H-25).
     fn run(self: &Arc<Self>, entered: Entered, record: Record) -> Reply {
         let session = entered.visit.session().map(Arc::clone);
         let ticket = match session.as_ref().zip(entered.frame.id()).map(|(session, id)| session.admit(id)) {
@@ -151,20 +150,30 @@ impl Gateway {
             Some(Err(error)) => return close(record, entered.done(Err(error.into()))),
             None => None,
         };
+        let bond = if session.is_some() { Bond::Session } else { Bond::Connection };
+        let outbox = Arc::new(Outbox::default());
+        let lane = Lane { outbox: Arc::clone(&outbox), ticket };
         let gateway = Arc::clone(self);
-        let work = move |out: mpsc::Sender<Out>| async move {
-            let mut record = record;
-            let lane = Lane { out: out.clone(), ticket };
-            let done = gateway.handle(&entered, &mut record, Some(lane)).await;
-            if let Reply::Message { body, status, .. } = close(record, entered.done(done)) {
-                // Nobody may listen any more; the record says what was answered.
-                let _ = out.send(Out { message: body, last: true, status }).await;
+        let work = async move {
+            let ended = session.as_ref().map_or(&gateway.sessions.given_up, |session| session.ended());
+            // Dropping the work gives up the request: its exchange cancels upstream, its record closes. The end of the
+            // session is looked at first: what it brings about is no answer of the upstream.
+            tokio::select! {
+                biased;
+                () = ended.cancelled() => None,
+                out = gateway.conclude(entered, record, lane) => out,
             }
         };
-        Reply::Running(match session {
-            Some(session) => session.run(&self.sessions.tracker, work),
-            None => session::run_alone(&self.sessions, work),
-        })
+        Reply::Running(Running::new(outbox, work, bond, self.sessions.tracker.token()))
+    }
+
+    /// Takes a request to its end. Nobody may listen any more; the record says what was answered.
+    async fn conclude(&self, entered: Entered, mut record: Record, lane: Lane) -> Option<Out> {
+        let done = self.handle(&entered, &mut record, Some(lane)).await;
+        match close(record, entered.done(done)) {
+            Reply::Message { body, status, .. } => Some(Out { message: body, last: true, status }),
+            Reply::Accepted | Reply::Ended | Reply::Running(_) | Reply::Listening(_) => None,
+        }
     }
 
     /// Answers at once, within the connection.

@@ -5,18 +5,18 @@ use std::{borrow::Cow, sync::Arc};
 use admission::{Admitted, Call, Principal, Sort, Target, Thing};
 use bytes::Bytes;
 use config::Share;
-use tokio::sync::mpsc;
 use upstream::{Connection, Exchange, Incoming, Outbound, Pool, Seat, UpstreamError, Wait};
 use wire::{Change, Era, Frame, Id, Kind, Method, Names, Pieces, Plan, Shape, code, meta};
 
 use crate::{
-    arrival::{Listening, Out},
+    arrival::Listening,
     audit::Outcome,
     bridge,
     catalog::{Catalog, Reference, View, cursor, uri_prefix},
     error::{CatalogError, Error, Failed, Refused},
     handshake,
     relay::{self, Progress},
+    running::Outbox,
     seal::{Bound, Seal},
     session::{Cancelled, Sessions, Ticket},
     snapshot::Snapshot,
@@ -38,7 +38,7 @@ pub(crate) struct Context {
 /// How a running request is reached while it runs.
 pub(crate) struct Lane {
     /// What the client hears before the answer.
-    pub(crate) out: mpsc::Sender<Out>,
+    pub(crate) outbox: Arc<Outbox>,
     /// The request's place in its session, and the client's cancellation. A modern request has none: it
     /// is cancelled by closing its connection.
     pub(crate) ticket: Option<Ticket>,
@@ -200,8 +200,7 @@ impl Router {
         context.snapshot.checks.judge_reply(call, answer).map_err(|denial| {
             Box::new(Refused { denial, sort: Some(thing.sort), referred: false, name: thing.exposed.clone() })
         })?;
-        let prefix = uri_prefix(&thing.upstream);
-        let rewrite = |uri: &str| format!("{prefix}{uri}");
+        let rewrite = |uri: &str| format!("{}{uri}", uri_prefix(&thing.upstream));
         let client = context.visit.era();
         if answer.shape() == Shape::Failure {
             let body = Pieces::one(bridge::error(answer, id, client, &rewrite));
@@ -253,31 +252,25 @@ enum SendError {
 
 /// Writes the request under the upstream's own name for the target, with our id and our progress token.
 fn send(connection: &Arc<Connection>, call: &Call, thing: &Thing, wait: Wait) -> Result<Exchange, SendError> {
-    let native = || Some(Cow::Owned(code::quote(&thing.native)));
-    let mut changes = match call.method {
-        Method::ResourcesRead => vec![Change { key: "uri", value: native() }],
+    let (key, named) = match call.method {
+        Method::ResourcesRead => ("uri", code::quote(&thing.native)),
         Method::Complete => {
             let reference = Reference::read(&call.frame).map_err(|error| SendError::Call(error.into()))?;
-            vec![Change { key: "ref", value: Some(Cow::Owned(reference.native(&thing.native))) }]
+            ("ref", reference.native(&thing.native))
         }
-        // We carry no tasks: a call that asks for one is an ordinary call.
-        Method::ToolsCall => {
-            vec![Change { key: "name", value: native() }, Change { key: "task", value: None }]
-        }
-        _ => vec![Change { key: "name", value: native() }],
+        _ => ("name", code::quote(&thing.native)),
     };
-    let context = changes.len();
-    changes.push(Change { key: "_meta", value: None });
     let build = |id: &Id| {
         let token = if wait.progress { id.as_number() } else { None };
-        let value =
-            bridge::request_meta(connection.facts(), call.frame.param("_meta"), token).map(Cow::Owned);
-        let mut changes: Vec<Change<'_>> =
-            changes.iter().map(|change| Change { key: change.key, value: change.value.clone() }).collect();
-        if let Some(slot) = changes.get_mut(context) {
-            slot.value = value;
-        }
-        call.frame.forward(Some(id), &changes)
+        let meta = bridge::request_meta(connection.facts(), call.frame.param("_meta"), token);
+        let changes = [
+            Change { key, value: Some(Cow::Borrowed(&named)) },
+            Change { key: "_meta", value: meta.map(Cow::Owned) },
+            // We carry no tasks: a call that asks for one is an ordinary call.
+            Change { key: "task", value: None },
+        ];
+        let concerned = if call.method == Method::ToolsCall { 3 } else { 2 };
+        call.frame.forward(Some(id), changes.get(..concerned).unwrap_or_default())
     };
     let mirrored = wire::mirror::mirrored(&thing.mirrors, call.frame.param("arguments"));
     let named = call.method.row().names != Names::Reference;
@@ -304,8 +297,7 @@ async fn converse(
                 Incoming::Progress(frame) => {
                     let relayed = progress.as_mut().and_then(|progress| progress.relay(&frame));
                     if let Some(message) = relayed {
-                        // A client that does not read, or has gone, misses progress and nothing else.
-                        let _ = lane.out.try_send(Out { message: Pieces::one(message), last: false, status: 200 });
+                        lane.outbox.say(Pieces::one(message));
                     }
                 }
             },

@@ -1,14 +1,13 @@
 //! Legacy conversations: who talks, at which revision, what runs, and the stream for the rest.
 //!
-//! A session owns its requests: they run in tasks of the session, and the HTTP connection only listens
-//! for the answer, so a lost connection cancels nothing (spec H-25).
+//! A session owns its requests: they run while the HTTP connection waits for the answer, and go on without it, so a lost
+//! connection cancels nothing (spec H-25).
 
 mod registry;
 mod stream;
 
 use std::{
     collections::HashMap,
-    future::Future,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, AtomicU64, Ordering},
@@ -18,16 +17,13 @@ use std::{
 
 use admission::Principal;
 use tokio::sync::{mpsc, oneshot};
-use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use tokio_util::sync::CancellationToken;
 use wire::{Capability, Id, Kind, Method, Pieces, Revision, code};
 
-pub(crate) use registry::{SessionLimits, Sessions};
+pub(crate) use registry::{SessionLimits, Sessions, name};
 pub(crate) use stream::Listener;
 
-use crate::{
-    arrival::{Out, Running},
-    error::SessionError,
-};
+use crate::error::SessionError;
 
 /// GET streams a session may have open at once.
 const STREAMS_PER_SESSION: usize = 4;
@@ -71,25 +67,6 @@ pub(crate) struct Cancelled {
     pub(crate) reason: Option<String>,
 }
 
-/// Runs a modern request: closing its connection is its cancellation (spec H-25), and dropping what the
-/// connection holds is how we notice.
-pub(crate) fn run_alone<F>(sessions: &Sessions, work: impl FnOnce(mpsc::Sender<Out>) -> F) -> Running
-where
-    F: Future<Output = ()> + Send + 'static,
-{
-    let dropped = sessions.given_up.child_token();
-    let (sender, running) = Running::tied(dropped.clone().drop_guard());
-    let work = work(sender);
-    sessions.tracker.spawn(async move {
-        tokio::select! {
-            biased;
-            () = dropped.cancelled() => (),
-            () = work => (),
-        }
-    });
-    running
-}
-
 /// A request's place among those that run; gives the place back when dropped.
 #[derive(Debug)]
 pub(crate) struct Ticket {
@@ -101,7 +78,7 @@ pub(crate) struct Ticket {
 impl Session {
     fn new(id: Arc<str>, principal: Arc<Principal>, server: Arc<str>, revision: Revision) -> Session {
         Session {
-            name: registry::digest(&id).into(),
+            name: registry::name(&id).into(),
             id,
             principal,
             server,
@@ -186,24 +163,9 @@ impl Session {
         }
     }
 
-    /// Runs a request in a task of this session. Ends early when the session ends.
-    pub(crate) fn run<F>(&self, tracker: &TaskTracker, work: impl FnOnce(mpsc::Sender<Out>) -> F) -> Running
-    where
-        F: Future<Output = ()> + Send + 'static,
-    {
-        let (sender, running) = Running::channel();
-        let work = work(sender);
-        let ended = self.ended.clone();
-        tracker.spawn(async move {
-            // Dropping the work gives up the request: its exchange cancels upstream, its record closes. The
-            // end of the session is looked at first: what it brings about is no answer of the upstream.
-            tokio::select! {
-                biased;
-                () = ended.cancelled() => (),
-                () = work => (),
-            }
-        });
-        running
+    /// The end of the session, which ends what runs in it.
+    pub(crate) fn ended(&self) -> &CancellationToken {
+        &self.ended
     }
 
     /// Opens a stream for what belongs to no request.

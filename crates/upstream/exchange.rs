@@ -152,7 +152,6 @@ pub struct Exchange {
     /// Over HTTP: the request itself, while there is something left to do. Dropping it closes its connection.
     request: Mutex<Option<Request>>,
     number: u64,
-    id: Id,
     wait: Wait,
     manner: Manner,
     deadline: Instant,
@@ -170,13 +169,11 @@ impl Exchange {
         let now = Instant::now();
         let latest = now + wait.most;
         let deadline = latest.min(now + wait.first);
-        let id = Id::number(number);
         Self {
             link,
             slot,
             request: Mutex::new(request),
             number,
-            id,
             wait,
             manner,
             deadline,
@@ -188,8 +185,8 @@ impl Exchange {
     }
 
     /// The id minted for it; also its progress token.
-    pub fn id(&self) -> &Id {
-        &self.id
+    pub fn id(&self) -> Id {
+        Id::number(self.number)
     }
 
     /// The next thing that comes back. The time allowed starts again at each progress and never goes beyond the hard maximum; when
@@ -273,7 +270,7 @@ impl Exchange {
             reason.filter(|text| !text.contains(['\n', '\r'])).map(|text| format!(",\"reason\":{text}"));
         let line = format!(
             r#"{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{"requestId":{}{}}}}}"#,
-            self.id.raw(),
+            self.number,
             reason.as_deref().unwrap_or_default(),
         );
         // A full queue or a dead process: there is nobody to tell.

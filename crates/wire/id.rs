@@ -52,7 +52,7 @@ impl Id {
 
     /// An id of our own.
     pub fn number(n: u64) -> Id {
-        Id { raw: n.to_string().into(), plain: None }
+        Id { raw: itoa::Buffer::new().format(n).into(), plain: None }
     }
 
     /// The id as JSON text, as it came.

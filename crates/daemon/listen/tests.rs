@@ -11,7 +11,7 @@ use tokio::{
 use tokio_rustls::{TlsConnector, client::TlsStream};
 
 use super::*;
-use crate::transport::body;
+use crate::{framing::HEAD_FIELDS, transport::body};
 
 /// Panics, reads a body of at most 10 bytes, answers before it reads, or says hello.
 struct Echo;

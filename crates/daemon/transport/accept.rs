@@ -29,6 +29,12 @@ enum Fit {
 impl Accepts {
     /// Reads all `Accept` headers as one list. No header, or an empty one, takes everything.
     pub(crate) fn of(headers: &HeaderMap) -> Accepts {
+        let mut values = headers.get_all(header::ACCEPT).iter();
+        if let (Some(value), None) = (values.next(), values.next())
+            && let Some(accepts) = Accepts::well_known(value.as_bytes())
+        {
+            return accepts;
+        }
         let lines = headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
         let ranges: Vec<Range<'_>> =
             lines.flat_map(|line| split(line, ',')).filter_map(Range::read).collect();
@@ -44,6 +50,21 @@ impl Accepts {
         }
     }
 
+    /// What clients really send, known at a glance.
+    fn well_known(value: &[u8]) -> Option<Accepts> {
+        let (json, events, events_by_name) = match value {
+            b"application/json, text/event-stream"
+            | b"text/event-stream, application/json"
+            | b"application/json,text/event-stream"
+            | b"text/event-stream,application/json" => (true, true, true),
+            b"application/json" => (true, false, false),
+            b"text/event-stream" => (false, true, true),
+            b"*/*" => (true, true, false),
+            _ => return None,
+        };
+        Some(Accepts { json, events, events_by_name })
+    }
+
     /// The answer to a POST may be an event stream.
     pub(crate) fn stream_in_answer(self) -> bool {
         self.events_by_name || (self.events && !self.json)
@@ -54,6 +75,9 @@ impl Accepts {
 pub(crate) fn sends_json(headers: &HeaderMap) -> bool {
     let mut values = headers.get_all(header::CONTENT_TYPE).iter();
     let (Some(value), None) = (values.next(), values.next()) else { return false };
+    if value == "application/json" {
+        return true;
+    }
     let Ok(text) = value.to_str() else { return false };
     let essence = text.split(';').next().unwrap_or_default();
     essence.split_once('/').is_some_and(|(main, sub)| is(main, JSON.0) && is(sub, JSON.1))
@@ -140,6 +164,7 @@ mod tests {
             (&["TEXT/Event-Stream ; q=0.1 , Application/JSON"], both),
             (&["application/*"], json),
             (&["application/json"], json),
+            (&["application/json", "image/png"], json),
             (&["application/json;charset=\"a,b;q=0\""], json),
             (&["text/event-stream"], events),
             (&["text/*"], events),

@@ -2,9 +2,12 @@
 
 use std::{
     convert::Infallible,
-    future,
+    future::{self, Future, poll_fn},
     pin::Pin,
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     task::{Context, Poll},
     time::Duration,
 };
@@ -15,7 +18,7 @@ use gateway::{BodyError, Listening, Running, Unread};
 use http_body::{Frame, SizeHint};
 use http_body_util::{BodyExt as _, StreamBody};
 use tokio::{
-    sync::{OwnedSemaphorePermit, Semaphore, oneshot},
+    sync::{OwnedSemaphorePermit, Semaphore},
     time::{Instant, timeout, timeout_at},
 };
 use wire::{Pieces, sse};
@@ -41,7 +44,22 @@ pub(crate) struct Intake {
 }
 
 /// Tells that there was no room for a body. The read then never ends: there is nothing to wait for any more.
-pub(crate) type NoRoom = oneshot::Receiver<()>;
+#[derive(Clone, Debug, Default)]
+pub(crate) struct NoRoom(Arc<AtomicBool>);
+
+impl NoRoom {
+    /// Waits for what needs the body; none when there was no room for it.
+    // INVARIANT: the body is read by what is waited for here and by no task of its own, so it has told by the time the
+    // wait goes on.
+    pub(crate) async fn unless<T>(self, mut work: Pin<&mut impl Future<Output = T>>) -> Option<T> {
+        poll_fn(|cx| match work.as_mut().poll(cx) {
+            Poll::Ready(done) => Poll::Ready(Some(done)),
+            Poll::Pending if self.0.load(Ordering::Relaxed) => Poll::Ready(None),
+            Poll::Pending => Poll::Pending,
+        })
+        .await
+    }
+}
 
 /// A body on its way here: one of a connection, or of a test.
 pub(crate) trait Arriving:
@@ -71,14 +89,14 @@ impl Intake {
 
     /// The body of a request, read when the pipeline asks for it and not before.
     pub(crate) fn unread(&self, body: impl Arriving) -> (Unread, NoRoom) {
-        let (tell, no_room) = oneshot::channel();
-        let intake = self.clone();
+        let no_room = NoRoom::default();
+        let (tell, intake) = (no_room.clone(), self.clone());
         let unread = Box::pin(async move {
             match intake.read(body).await {
                 Ok(bytes) => Ok(bytes),
                 Err(Failed::Body(error)) => Err(error),
                 Err(Failed::NoRoom) => {
-                    let _ = tell.send(());
+                    tell.0.store(true, Ordering::Relaxed);
                     future::pending().await
                 }
             }
@@ -88,12 +106,24 @@ impl Intake {
 
     async fn read(&self, mut body: impl Arriving) -> Result<Bytes, Failed> {
         let limit = self.limit;
+        let mut here = at_hand(&mut body).await;
+        if let Some(Some(Ok(frame))) = &here
+            && let Some(bytes) = frame.data_ref()
+            && bytes.len() <= limit
+            && body.is_end_stream()
+        {
+            // Most bodies came with their heads. Such a one needs neither time nor room: it waits for nothing.
+            return Ok(bytes.clone());
+        }
         let end = Instant::now() + self.time;
         let mut taken = None;
         let mut first = Bytes::new();
         let mut joined = BytesMut::new();
         loop {
-            let next = timeout_at(end, body.frame()).await.map_err(|_| Failed::Body(BodyError::Slow))?;
+            let next = match here.take() {
+                Some(next) => next,
+                None => timeout_at(end, body.frame()).await.map_err(|_| Failed::Body(BodyError::Slow))?,
+            };
             let Some(frame) = next else { break };
             let frame = frame.map_err(|_| Failed::Body(BodyError::Broken))?;
             let Ok(bytes) = frame.into_data() else { continue };
@@ -132,9 +162,25 @@ impl Intake {
     }
 }
 
+/// What a body begins with, if that came already; the inner none is its end. Asked twice, because the library fetches a
+/// piece only once somebody has asked for it.
+async fn at_hand<B: Arriving>(body: &mut B) -> Option<Option<Result<Frame<Bytes>, B::Error>>> {
+    let mut asked = false;
+    poll_fn(|cx| match Pin::new(&mut *body).poll_frame(cx) {
+        Poll::Ready(frame) => Poll::Ready(Some(frame)),
+        Poll::Pending if asked => Poll::Ready(None),
+        Poll::Pending => {
+            asked = true;
+            cx.waker().wake_by_ref();
+            Poll::Pending
+        }
+    })
+    .await
+}
+
 /// No body.
 pub(crate) fn empty() -> Body {
-    slices(Pieces::default())
+    Body::empty()
 }
 
 /// A short text.
@@ -142,9 +188,16 @@ pub(crate) fn text(text: impl Into<Bytes>) -> Body {
     Body::from(text.into())
 }
 
+/// Messages up to this size are copied together: that costs less than to carry their slices one by one.
+const SMALL: usize = 2 * 1024;
+
 /// One message, each slice a frame of its own: a large result is never copied together.
 pub(crate) fn slices(pieces: Pieces) -> Body {
-    Body::new(Slices { left: pieces.len(), slices: pieces.into_iter() })
+    match pieces.len() {
+        0 => Body::empty(),
+        1..=SMALL => Body::from(pieces.join()),
+        left => Body::new(Slices { left, slices: pieces.into_iter() }),
+    }
 }
 
 /// The answers of a request that owns its time: what was heard already, then the rest, then the end.
@@ -279,11 +332,17 @@ mod tests {
 
         let hasty = intake(1, 1);
         let (unread, no_room) = hasty.unread(pieces(&[UNIT, UNIT]));
-        tokio::select! {
-            read = unread => unreachable!("{read:?}"),
-            told = no_room => assert_eq!(told, Ok(())),
-        }
+        assert_eq!(no_room.unless(pin!(unread)).await, None);
         assert_eq!(hasty.room.available_permits(), 1);
+    }
+
+    #[tokio::test]
+    async fn a_body_that_is_here_needs_no_room() {
+        let full = |length: usize| http_body_util::Full::new(Bytes::from(vec![b'x'; length]));
+        let (unread, no_room) = intake(0, 0).unread(full(UNIT));
+        assert_eq!(no_room.unless(pin!(unread)).await.unwrap().unwrap().len(), UNIT);
+        let large = intake(0, 0).unread(full(4 * UNIT + 1)).0.await;
+        assert_eq!(large, Err(BodyError::TooLarge { limit: 4 * UNIT }));
     }
 
     #[tokio::test]

@@ -28,7 +28,8 @@ const REVISION: HeaderName = HeaderName::from_static("mcp-protocol-version");
 const METHOD: HeaderName = HeaderName::from_static("mcp-method");
 const NAME: HeaderName = HeaderName::from_static("mcp-name");
 
-/// What the names of the headers begin with that repeat arguments.
+/// What the names of the protocol's own headers begin with, and of those that repeat arguments.
+const OURS: &str = "mcp-";
 const PARAM: &str = "mcp-param-";
 
 /// The longest request target (security 32).
@@ -141,17 +142,16 @@ fn arrival(
 /// as none (bug B59, security 42).
 fn endpoint(path: &str) -> Option<Endpoint> {
     let path = path.strip_suffix('/').unwrap_or(path);
-    let segments: Vec<&str> = path.strip_prefix('/')?.split('/').collect();
-    if segments.iter().any(|segment| segment.is_empty()) {
-        return None;
-    }
-    let (tenant, server) = match *segments.as_slice() {
-        ["mcp"] => (None, None),
-        ["mcp", server] => (None, Some(server)),
-        ["t", tenant, "mcp"] => (Some(tenant), None),
-        ["t", tenant, "mcp", server] => (Some(tenant), Some(server)),
+    let mut segments = path.strip_prefix('/')?.split('/');
+    let mut next = || segments.next();
+    let (tenant, server) = match (next(), next(), next(), next(), next()) {
+        (Some("mcp"), server, None, ..) => (None, server),
+        (Some("t"), Some(tenant), Some("mcp"), server, None) => (Some(tenant), server),
         _ => return None,
     };
+    if [tenant, server].contains(&Some("")) {
+        return None;
+    }
     Some(Endpoint { tenant: tenant.map(Into::into), server: server.map(Into::into) })
 }
 
@@ -212,14 +212,19 @@ fn texts(headers: &HeaderMap, name: &HeaderName) -> Vec<Box<str>> {
 
 /// What is not text cannot be anything we know; the pipeline says so.
 fn lossy(value: &HeaderValue) -> Box<str> {
-    String::from_utf8_lossy(value.as_bytes()).into()
+    // Copied, since what a head shares keeps the whole buffer of its connection; checked first, since that looks at many
+    // bytes at a time.
+    match str::from_utf8(value.as_bytes()) {
+        Ok(text) => text.into(),
+        Err(_) => String::from_utf8_lossy(value.as_bytes()).into(),
+    }
 }
 
 /// The headers that repeat parts of the body, each once: with two of them, somebody in front of us may have believed
 /// the other (spec H-28, security 29).
 fn mirrored(headers: &HeaderMap) -> Mirrored {
     let mut mirrored = Mirrored::default();
-    for name in headers.keys() {
+    for name in headers.keys().filter(|name| name.as_str().starts_with(OURS)) {
         let param = name.as_str().strip_prefix(PARAM);
         if param.is_none() && *name != METHOD && *name != NAME {
             continue;

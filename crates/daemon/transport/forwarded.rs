@@ -11,6 +11,9 @@ const FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 /// written by strangers.
 pub(crate) fn client(headers: &HeaderMap, peer: SocketAddr, trusted: &[IpNet]) -> SocketAddr {
     let trusts = |address: IpAddr| trusted.iter().any(|net| net.contains(&address.to_canonical()));
+    if !trusts(peer.ip()) {
+        return peer;
+    }
     let mut nearest = peer;
     let lines: Vec<&str> = headers.get_all(FOR).iter().filter_map(|line| line.to_str().ok()).collect();
     for hop in lines.iter().rev().flat_map(|line| line.rsplit(',')) {

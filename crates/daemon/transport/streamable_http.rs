@@ -1,12 +1,12 @@
 //! Streamable HTTP: a `Reply` becomes an answer. Decides nothing about messages.
 
-use std::{sync::Arc, time::Duration};
+use std::{pin::pin, sync::Arc, time::Duration};
 
 use config::Config;
 use gateway::{Arrival, Endpoint, Gateway, Out, Reply, Running};
 use http::{HeaderName, HeaderValue, Request, Response, StatusCode, header};
 use hyper::body::Incoming;
-use tokio::time::sleep;
+use tokio::{sync::Notify, time::interval};
 use wire::{Pieces, sse};
 
 use crate::{
@@ -20,9 +20,12 @@ use crate::{
     },
 };
 
-/// After so much silence the answer becomes an event stream, if the client takes one. Until then it can still be
-/// plain JSON, which every client can read (spec H-07, H-08).
-const SILENCE: Duration = Duration::from_secs(1);
+/// After so many beats of silence the answer becomes an event stream, if the client takes one: a little more than a
+/// second. Until then it can still be plain JSON, which every client can read (spec H-07, H-08).
+const SILENCE: u32 = 5;
+
+/// One clock beats for all calls: a timer for each would cost more than waiting for it does.
+const BEAT: Duration = Duration::from_millis(250);
 
 /// What a client over a cap should wait, in seconds.
 const RETRY_AFTER: &str = "10";
@@ -32,6 +35,7 @@ pub(crate) struct StreamableHttp {
     gateway: Arc<Gateway>,
     door: Door,
     keepalive: Duration,
+    beats: Notify,
 }
 
 impl Site for StreamableHttp {
@@ -44,12 +48,10 @@ impl Site for StreamableHttp {
             }
         };
         let mut response = match asked {
-            Ok(Asked::Serve(arrival, accepts, no_room)) => tokio::select! {
-                biased;
-                response = self.serve(arrival, accepts) => response,
-                // Nothing has been done for it, so it can be sent again.
-                Ok(()) = no_room => full(),
-            },
+            // Nothing has been done for what found no room, so it can be sent again.
+            Ok(Asked::Serve(arrival, accepts, no_room)) => {
+                no_room.unless(pin!(self.serve(arrival, accepts))).await.unwrap_or_else(full)
+            }
             Ok(Asked::Metadata(endpoint)) => self.describe(&endpoint),
             Ok(Asked::Preflight(response)) => response,
             Err(refusal) => refusal.into(),
@@ -64,7 +66,22 @@ impl Site for StreamableHttp {
 impl StreamableHttp {
     /// The clients' listener of a gateway.
     pub(crate) fn new(config: &Config, gateway: Arc<Gateway>) -> StreamableHttp {
-        StreamableHttp { gateway, door: Door::new(config), keepalive: config.keepalive }
+        StreamableHttp { gateway, door: Door::new(config), keepalive: config.keepalive, beats: Notify::new() }
+    }
+
+    /// Beats until it is dropped.
+    pub(crate) async fn beat(&self) {
+        let mut interval = interval(BEAT);
+        loop {
+            interval.tick().await;
+            self.beats.notify_waiters();
+        }
+    }
+
+    async fn silence(&self) {
+        for _ in 0..SILENCE {
+            self.beats.notified().await;
+        }
     }
 
     /// The document of an endpoint; there is none where no issuer vouches for anybody.
@@ -108,12 +125,18 @@ impl StreamableHttp {
         let first = tokio::select! {
             biased;
             first = running.next() => first,
-            () = sleep(SILENCE) => return event_stream(body::running(None, running, self.keepalive)),
+            () = self.silence() => {
+                running.detach();
+                return event_stream(body::running(None, running, self.keepalive));
+            }
         };
         match first {
             None => gone(),
             Some(out) if out.last => message(out.status, out.message, accepts),
-            Some(out) => event_stream(body::running(Some(out.message), running, self.keepalive)),
+            Some(out) => {
+                running.detach();
+                event_stream(body::running(Some(out.message), running, self.keepalive))
+            }
         }
     }
 }

@@ -5,9 +5,10 @@
 use std::{fmt, io::Write as _};
 
 use time::OffsetDateTime;
+use wire::Digest;
 
 /// The version of the schema.
-const VERSION: u32 = 1;
+const VERSION: &str = "1";
 
 /// The longest string, in characters.
 pub(super) const TEXT_MAX: usize = 512;
@@ -17,19 +18,86 @@ const CUT: &str = "…[cut]";
 
 /// Puts a line together: its head, then the members that were prepared as its body.
 pub(super) fn spell(line: &mut Vec<u8>, entry: u64, word: &str, body: &[u8]) {
-    write(line, format_args!("{{\"v\":{VERSION},\"entry\":\"{entry:016x}\",\"line\":\"{word}\""));
+    let mut digits = [0; 16];
+    // INVARIANT: two digits a byte.
+    let _ = hex::encode_to_slice(entry.to_be_bytes(), &mut digits);
+    for part in
+        [b"{\"v\":", VERSION.as_bytes(), b",\"entry\":\"", &digits, b"\",\"line\":\"", word.as_bytes(), b"\""]
+    {
+        line.extend_from_slice(part);
+    }
     line.extend_from_slice(body);
 }
 
 /// The members of a line behind its head. Keys are ours and need no escapes.
-#[derive(Default)]
 pub(super) struct Body(Vec<u8>);
+
+impl Default for Body {
+    fn default() -> Body {
+        // Most lines fit.
+        Body(Vec::with_capacity(640))
+    }
+}
 
 impl Body {
     /// A string of ours or of a stranger: cut, and with nothing in it that a terminal would obey or hide.
     pub(super) fn text(&mut self, key: &str, value: &str) {
         self.key(key);
         self.quote(value, TEXT_MAX);
+    }
+
+    /// A word of ours, plain ASCII without quotes.
+    pub(super) fn word(&mut self, key: &str, word: &str) {
+        self.key(key);
+        self.0.push(b'"');
+        self.0.extend_from_slice(word.as_bytes());
+        self.0.push(b'"');
+    }
+
+    /// The same when it may be unknown; the member is there all the same.
+    pub(super) fn word_or_null(&mut self, key: &str, word: Option<&str>) {
+        match word {
+            Some(word) => self.word(key, word),
+            None => {
+                self.key(key);
+                self.0.extend_from_slice(b"null");
+            }
+        }
+    }
+
+    /// A digest, as it prints.
+    pub(super) fn digest(&mut self, key: &str, digest: &Digest) {
+        self.key(key);
+        self.0.extend_from_slice(b"\"sha256:");
+        let mut digits = [0; 64];
+        // INVARIANT: two digits a byte.
+        let _ = hex::encode_to_slice(digest.0, &mut digits);
+        self.0.extend_from_slice(&digits);
+        self.0.push(b'"');
+    }
+
+    /// A whole number.
+    pub(super) fn number(&mut self, key: &str, number: u64) {
+        self.key(key);
+        self.0.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
+    }
+
+    /// A time.
+    pub(super) fn time(&mut self, key: &str, time: OffsetDateTime) {
+        self.key(key);
+        self.0.push(b'"');
+        self.0.extend_from_slice(&Timestamp(time).digits());
+        self.0.push(b'"');
+    }
+
+    /// Members that were prepared before.
+    pub(super) fn members(&mut self, members: &[u8]) {
+        self.0.extend_from_slice(members);
+    }
+
+    /// The members, to be put into other bodies.
+    pub(super) fn so_far(self) -> Vec<u8> {
+        self.0
     }
 
     /// Something of ours that prints as plain ASCII.
@@ -48,7 +116,7 @@ impl Body {
     pub(super) fn text_or_null(&mut self, key: &str, value: Option<&str>) {
         match value {
             Some(value) => self.text(key, value),
-            None => self.raw(key, "null"),
+            None => self.word_or_null(key, None),
         }
     }
 
@@ -66,15 +134,19 @@ impl Body {
     }
 
     fn key(&mut self, key: &str) {
-        write(&mut self.0, format_args!(",\"{key}\":"));
+        self.0.extend_from_slice(b",\"");
+        self.0.extend_from_slice(key.as_bytes());
+        self.0.extend_from_slice(b"\":");
     }
 
     fn quote(&mut self, value: &str, most: usize) {
         self.0.push(b'"');
-        let end = value.char_indices().nth(most).map(|(at, _)| at);
+        let end = if value.len() <= most { None } else { value.char_indices().nth(most).map(|(at, _)| at) };
         let (shown, _) = value.split_at_checked(end.unwrap_or(value.len())).unwrap_or((value, ""));
-        for character in shown.chars() {
-            self.character(character);
+        if shown.bytes().all(|byte| matches!(byte, b' '..=b'~') && byte != b'"' && byte != b'\\') {
+            self.0.extend_from_slice(shown.as_bytes());
+        } else {
+            shown.chars().for_each(|character| self.character(character));
         }
         if end.is_some() {
             self.0.extend_from_slice(CUT.as_bytes());
@@ -121,18 +193,31 @@ fn is_hidden(character: char) -> bool {
 pub(super) struct Timestamp(pub(super) OffsetDateTime);
 
 impl Timestamp {
+    /// `2026-11-30T14:11:15.007Z`.
+    pub(super) fn text(&self) -> String {
+        self.digits().into_iter().map(char::from).collect()
+    }
+
+    /// The same in ASCII. Spelled by hand: it stands in every line.
+    fn digits(&self) -> [u8; 24] {
+        let (date, time) = (self.0.date(), self.0.time());
+        let (hour, minute, second, milli) = time.as_hms_milli();
+        let year = u16::try_from(date.year()).unwrap_or_default();
+        let digit = |number: u16, place: u16| b'0' + (number / place % 10) as u8;
+        let two = |number: u8| [digit(number.into(), 10), digit(number.into(), 1)];
+        let ([mo, mo2], [d, d2]) = (two(date.month().into()), two(date.day()));
+        let ([h, h2], [mi, mi2], [s, s2]) = (two(hour), two(minute), two(second));
+        let [y, y2, y3, y4] = [1000, 100, 10, 1].map(|place| digit(year, place));
+        let [f, f2, f3] = [100, 10, 1].map(|place| digit(milli, place));
+        [
+            y, y2, y3, y4, b'-', mo, mo2, b'-', d, d2, b'T', h, h2, b':', mi, mi2, b':', s, s2, b'.', f, f2,
+            f3, b'Z',
+        ]
+    }
+
     /// The same without punctuation, for the names of files.
     pub(super) fn compact(&self) -> String {
-        self.to_string().replace(['-', ':', '.'], "")
-    }
-}
-
-impl fmt::Display for Timestamp {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (date, time) = (self.0.date(), self.0.time());
-        let (year, month, day) = (date.year(), u8::from(date.month()), date.day());
-        let (hour, minute, second, milli) = time.as_hms_milli();
-        write!(f, "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{milli:03}Z")
+        self.text().replace(['-', ':', '.'], "")
     }
 }
 
@@ -205,7 +290,7 @@ mod tests {
     #[test]
     fn times_are_utc_with_milliseconds() {
         let time = OffsetDateTime::from_unix_timestamp_nanos(1_796_047_875_007_999_999).unwrap();
-        assert_eq!(Timestamp(time).to_string(), "2026-11-30T14:11:15.007Z");
+        assert_eq!(Timestamp(time).text(), "2026-11-30T14:11:15.007Z");
         assert_eq!(Timestamp(time).compact(), "20261130T141115007Z");
     }
 }

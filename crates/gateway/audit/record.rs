@@ -1,22 +1,28 @@
 //! One entry in the making. However its message ends, it is written: closed by its owner, or abandoned when dropped.
 
-use std::{net::SocketAddr, sync::Arc, time::Instant};
+use std::{
+    net::SocketAddr,
+    sync::{Arc, atomic::Ordering},
+    time::Instant,
+};
 
 use admission::{Admitted, Call, CheckName, Decision, Denial, Held, Principal, Rule, Sort, Target, Thing};
-use sha2::{Digest as _, Sha256};
 use time::OffsetDateTime;
-use tokio::{
-    sync::{OwnedSemaphorePermit, oneshot},
-    time::timeout,
-};
+use tokio::{sync::OwnedSemaphorePermit, time::timeout};
 use wire::{Digest, Era, Frame, Id, Method, Revision};
 
 use super::{
     Audit, AuditError, PATIENCE,
-    line::{Body, Timestamp, cut},
-    writer::{Fate, Intent, Item, Last},
+    line::{Body, cut},
+    writer::{Fate, Intent, Last, Line},
 };
-use crate::arrival::{Head, Verb};
+use crate::{
+    arrival::{Head, Verb},
+    session::{self, Session},
+};
+
+/// How much of a session's name is written.
+const SESSION_DIGITS: usize = 8;
 
 /// The longest method name, in characters.
 const METHOD_MAX: usize = 128;
@@ -61,6 +67,8 @@ pub(crate) struct Record {
     intent: Option<Arc<Fate>>,
     committed: bool,
     facts: Box<Facts>,
+    /// What the intent says behind its time; the last line says the same, and then how it ended.
+    said: Option<Vec<u8>>,
 }
 
 /// What the lines of the entry say.
@@ -69,8 +77,7 @@ struct Facts {
     received: Option<Instant>,
     peer: Option<SocketAddr>,
     verb: Option<Verb>,
-    /// Eight hex digits of a hash: enough to find a session's lines, useless to whoever wants to enter it.
-    session: Option<String>,
+    session: Option<Named>,
     principal: Option<Arc<Principal>>,
     revision: Option<Revision>,
     method: Option<Method>,
@@ -84,6 +91,14 @@ struct Facts {
     /// None until the checks decided.
     decision: Option<Word>,
     spoke: Option<(CheckName, Rule)>,
+}
+
+/// How a session is named.
+enum Named {
+    /// By its id, of which only a part of a hash is written.
+    ById(Box<str>),
+    /// By its name among ourselves, a hash of its id.
+    ByName(Arc<str>),
 }
 
 /// What the message is about.
@@ -117,7 +132,15 @@ impl Word {
 
 impl Record {
     pub(super) fn new(audit: Arc<Audit>, entry: u64, place: OwnedSemaphorePermit) -> Record {
-        Record { audit, entry, place: Some(place), intent: None, committed: false, facts: Box::default() }
+        Record {
+            audit,
+            entry,
+            place: Some(place),
+            intent: None,
+            committed: false,
+            facts: Box::default(),
+            said: None,
+        }
     }
 
     /// The head of the message is known.
@@ -125,9 +148,7 @@ impl Record {
         self.facts.received = Some(head.received);
         self.facts.peer = Some(head.peer);
         self.facts.verb = Some(head.verb);
-        if let Some(session) = &head.session {
-            self.opened(session);
-        }
+        self.facts.session = head.session.clone().map(Named::ById);
     }
 
     /// The asker is known: from here on there will be an entry.
@@ -152,10 +173,9 @@ impl Record {
         self.facts.revision = revision;
     }
 
-    /// The session is known by its id, of which only a part of a hash is kept.
-    pub(crate) fn opened(&mut self, session: &str) {
-        let hash = Sha256::digest(session.as_bytes());
-        self.facts.session = Some(hash.iter().take(4).map(|byte| format!("{byte:02x}")).collect());
+    /// The session is known.
+    pub(crate) fn opened(&mut self, session: &Session) {
+        self.facts.session = Some(Named::ByName(Arc::clone(&session.name)));
     }
 
     /// The target is known. Arguments are kept as their canonical digest only.
@@ -167,7 +187,7 @@ impl Record {
             Target::Missing(sort, name) => About::Missing(*sort, name.clone()),
         };
         if matches!(call.method, Method::ToolsCall | Method::PromptsGet) {
-            self.facts.arguments = call.frame.param("arguments").map(wire::digest);
+            self.facts.arguments = call.frame.param_digest("arguments");
         }
     }
 
@@ -210,22 +230,28 @@ impl Record {
             return Err(AuditError::Unwritable);
         }
         let fate = Arc::new(Fate::default());
-        let (told, answer) = oneshot::channel();
-        let body = self.facts.body(None);
-        self.audit.send(Item::Intent(Intent { entry: self.entry, body, fate: Arc::clone(&fate), told }))?;
-        self.intent = Some(fate);
-
-        match timeout(PATIENCE, answer).await {
-            Ok(Ok(result)) => {
-                self.committed = result.is_ok();
-                result
-            }
-            // Not in time, or the thread is gone.
-            Ok(Err(_)) | Err(_) => {
+        let said = self.facts.said();
+        let mut body = Body::default();
+        body.time("time", OffsetDateTime::now_utc());
+        body.members(&said);
+        self.said = Some(said);
+        let intent = Intent { entry: self.entry, body: body.end(), fate: Arc::clone(&fate) };
+        self.intent = Some(Arc::clone(&fate));
+        self.audit.leave(Line::Intent(intent))?;
+        if self.audit.is_busy() {
+            // Whoever is about to leave an intent too does it first, and one write takes them all.
+            tokio::task::yield_now().await;
+        }
+        self.audit.desk.write_in_passing();
+        let result = match fate.known() {
+            Some(result) => result,
+            None => timeout(PATIENCE, fate.told()).await.unwrap_or_else(|_| {
                 self.audit.metrics.audit_failures(1);
                 Err(AuditError::Unwritable)
-            }
-        }
+            }),
+        };
+        self.committed = result.is_ok();
+        result
     }
 
     /// Writes the last line: `outcome` after an intent, else `final`.
@@ -237,6 +263,7 @@ impl Record {
         let Some(place) = self.place.take() else {
             return;
         };
+        self.audit.open.fetch_sub(1, Ordering::Relaxed);
         let metrics = &self.audit.metrics;
         let Some(principal) = &self.facts.principal else {
             metrics.unauthenticated();
@@ -249,10 +276,19 @@ impl Record {
         let took = self.facts.received.map(|received| received.elapsed()).unwrap_or_default();
         let words = (self.facts.decision_text(), end.outcome.word());
         metrics.message(principal.tenant.name(), self.facts.method, words, took);
-        let body = self.facts.body(Some(end));
-        let last = Last { entry: self.entry, body, intent: self.intent.take(), _place: place };
+        let said = self.said.take().unwrap_or_else(|| self.facts.said());
+        let mut body = Body::default();
+        body.time("time", OffsetDateTime::now_utc());
+        body.members(&said);
+        body.word("outcome", end.outcome.word());
+        body.text_if("reason", end.reason);
+        body.number("reply_bytes", end.reply_bytes as u64);
+        if self.facts.received.is_some() {
+            body.number("ms", u64::try_from(took.as_millis()).unwrap_or(u64::MAX));
+        }
+        let last = Last { entry: self.entry, body: body.end(), intent: self.intent.take(), _place: place };
         // A lost line was counted, and nobody is here who could be told.
-        let _ = self.audit.send(Item::Last(last));
+        let _ = self.audit.leave(Line::Last(last));
     }
 }
 
@@ -270,22 +306,13 @@ struct End<'a> {
 }
 
 impl Facts {
-    /// Each line can be read alone: the last one repeats what the intent said.
-    fn body(&self, end: Option<End<'_>>) -> Vec<u8> {
+    /// Everything but the time and the end. Each line can be read alone: the last one repeats what the intent said.
+    fn said(&self) -> Vec<u8> {
         let mut body = Body::default();
-        body.plain("time", Timestamp(OffsetDateTime::now_utc()));
         self.write_asker(&mut body);
         self.write_message(&mut body);
         self.write_decision(&mut body);
-        if let Some(end) = end {
-            body.plain("outcome", end.outcome.word());
-            body.text_if("reason", end.reason);
-            body.raw("reply_bytes", end.reply_bytes);
-            if let Some(received) = self.received {
-                body.raw("ms", received.elapsed().as_millis());
-            }
-        }
-        body.end()
+        body.so_far()
     }
 
     fn write_asker(&self, body: &mut Body) {
@@ -296,15 +323,22 @@ impl Facts {
         body.text_if("issuer", issuer.filter(|issuer| !issuer.is_empty()));
         match self.peer {
             Some(peer) => body.plain("peer", peer),
-            None => body.raw("peer", "null"),
+            None => body.word_or_null("peer", None),
         }
         let era = self.revision.map(|revision| match revision.era() {
             Era::Legacy => "legacy",
             Era::Modern => "modern",
         });
-        body.text_or_null("era", era);
-        body.text_or_null("revision", self.revision.map(Revision::text));
-        body.text_if("session", self.session.as_deref());
+        body.word_or_null("era", era);
+        body.word_or_null("revision", self.revision.map(Revision::text));
+        if let Some(session) = &self.session {
+            let name: &str = match session {
+                Named::ById(id) => &session::name(id),
+                Named::ByName(name) => name,
+            };
+            // Enough to find a session's lines, useless to whoever wants to enter it.
+            body.word("session", name.get(..SESSION_DIGITS).unwrap_or_default());
+        }
     }
 
     fn write_message(&self, body: &mut Body) {
@@ -321,25 +355,25 @@ impl Facts {
                 body.text("native", &thing.native);
                 body.text("upstream", &thing.upstream);
                 if let Some(digest) = &thing.digest {
-                    body.plain("definition", digest);
+                    body.digest("definition", digest);
                 }
             }
             About::Missing(sort, name) => body.text(sort_word(*sort), name),
             About::Upstream(id) => body.text("upstream", id),
         }
         if let Some(digest) = &self.arguments {
-            body.plain("arguments", digest);
+            body.digest("arguments", digest);
         }
         if let Some(trace) = &self.trace {
-            body.plain("trace", trace);
+            body.word("trace", trace);
         }
-        body.raw("request_bytes", self.request_bytes);
+        body.number("request_bytes", self.request_bytes as u64);
     }
 
     fn write_decision(&self, body: &mut Body) {
-        body.plain("decision", self.decision_text());
+        body.word("decision", self.decision_text());
         if let Some((check, rule)) = &self.spoke {
-            body.plain("check", check.word());
+            body.word("check", check.word());
             body.text("rule", rule);
         }
     }

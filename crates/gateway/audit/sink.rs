@@ -10,12 +10,16 @@ use std::{
         },
     },
     path::{Path, PathBuf},
+    time::{Duration, Instant},
 };
 
 use time::OffsetDateTime;
 
 /// A file that would grow beyond this is set aside first.
 const FILE_MAX: u64 = 64 * 1024 * 1024;
+
+/// A file that was moved or removed is noticed by the first write so long after the last look.
+const LOOK: Duration = Duration::from_millis(2);
 
 /// The file that is being written.
 const FILE: &str = "audit.jsonl";
@@ -25,6 +29,10 @@ pub(super) trait Sink: Send {
     /// Hands over whole lines and says how many bytes of them, counted from the front, the operating system took.
     /// The error says why that is not all. The next call starts on a fresh line, whatever became of this one.
     fn write(&mut self, lines: &[u8]) -> Written;
+
+    /// Whether a write returns at once: true for a file, which the system takes into its own memory; false for whatever
+    /// waits for a reader.
+    fn is_swift(&self) -> bool;
 
     /// For the operator.
     fn name(&self) -> String;
@@ -50,11 +58,18 @@ pub(super) struct FileSink {
     directory: PathBuf,
     open: Option<Open>,
     file_max: u64,
+    look: Duration,
 }
 
 /// The file that lines are appended to.
 struct Open {
     file: File,
+    /// Device and inode: what tells it from another file of its name.
+    identity: (u64, u64),
+    /// A file with a length of its own, no pipe or device.
+    regular: bool,
+    /// When it was last seen to be in its place.
+    seen: Instant,
     /// Its length, where that means something (not for a pipe or a device).
     length: u64,
 }
@@ -62,17 +77,17 @@ struct Open {
 impl FileSink {
     /// Makes the directory, if need be, and opens the file in it.
     pub(super) fn start(directory: &Path) -> io::Result<FileSink> {
-        FileSink::start_with(directory, FILE_MAX)
+        FileSink::start_with(directory, FILE_MAX, LOOK)
     }
 
-    pub(super) fn start_with(directory: &Path, file_max: u64) -> io::Result<FileSink> {
+    pub(super) fn start_with(directory: &Path, file_max: u64, look: Duration) -> io::Result<FileSink> {
         let named = |why: io::Error| {
             let text = format!("the audit directory `{}` cannot be written: {why}", directory.display());
             io::Error::new(why.kind(), text)
         };
         DirBuilder::new().recursive(true).mode(0o700).create(directory).map_err(named)?;
         let open = open(&directory.join(FILE)).map_err(named)?;
-        Ok(FileSink { directory: directory.to_owned(), open: Some(open), file_max })
+        Ok(FileSink { directory: directory.to_owned(), open: Some(open), file_max, look })
     }
 
     /// The file for the next `coming` bytes: the open one while it is still the one in the directory and has room.
@@ -80,7 +95,8 @@ impl FileSink {
         let path = self.directory.join(FILE);
         // Lines must not go to a file that was moved, removed or is on a disk that went away. The directory itself is
         // made at the start only: where it vanished, making it anew could hide the lost one.
-        let open = self.open.take().filter(|open| is_same(&open.file, &path));
+        let look = self.look;
+        let open = self.open.take().and_then(|open| open.seen_at(&path, look));
         let open = match open {
             Some(open) if open.length == 0 || open.length.saturating_add(coming) <= self.file_max => open,
             Some(full) => match set_aside(&self.directory) {
@@ -120,6 +136,10 @@ impl Sink for FileSink {
         Written { bytes, error }
     }
 
+    fn is_swift(&self) -> bool {
+        self.open.as_ref().is_some_and(|open| open.regular)
+    }
+
     fn name(&self) -> String {
         self.directory.join(FILE).display().to_string()
     }
@@ -149,6 +169,10 @@ impl Sink for StdoutSink {
         let Written { bytes, error } = write_through(&mut self.out, lines);
         self.torn = whole_lines(lines, bytes) != bytes;
         Written { bytes: ended_lines(lines, bytes), error }
+    }
+
+    fn is_swift(&self) -> bool {
+        false
     }
 
     fn name(&self) -> String {
@@ -188,9 +212,10 @@ fn ended_lines(lines: &[u8], taken: usize) -> usize {
 fn open(path: &Path) -> io::Result<Open> {
     let mut file = OpenOptions::new().read(true).append(true).create(true).mode(0o600).open(path)?;
     let metadata = file.metadata()?;
+    let (identity, seen) = ((metadata.dev(), metadata.ino()), Instant::now());
     // A device or a pipe has no mode of ours, no length, and nobody to share it with.
     if !metadata.is_file() {
-        return Ok(Open { file, length: 0 });
+        return Ok(Open { file, identity, regular: false, seen, length: 0 });
     }
     match file.try_lock() {
         Ok(()) => (),
@@ -210,15 +235,19 @@ fn open(path: &Path) -> io::Result<Open> {
         file.write_all(b"\n")?;
         length += 1;
     }
-    Ok(Open { file, length })
+    Ok(Open { file, identity, regular: true, seen, length })
 }
 
-/// Whether the path still leads to this file.
-fn is_same(file: &File, path: &Path) -> bool {
-    let (Ok(ours), Ok(there)) = (file.metadata(), fs::metadata(path)) else {
-        return false;
-    };
-    (ours.dev(), ours.ino()) == (there.dev(), there.ino())
+impl Open {
+    /// Itself, when the path still leads to it. Looked at again only after a while: many lines come at a time.
+    fn seen_at(mut self, path: &Path, look: Duration) -> Option<Open> {
+        if self.seen.elapsed() < look {
+            return Some(self);
+        }
+        self.seen = Instant::now();
+        let there = fs::metadata(path).ok()?;
+        ((there.dev(), there.ino()) == self.identity).then_some(self)
+    }
 }
 
 /// Renames the full file to one that carries the time.

@@ -8,7 +8,7 @@ use std::{
     path::Path,
     process::{Command, Stdio},
     sync::{Arc, Mutex, MutexGuard, mpsc},
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use admission::{Call, Checks, Principal, Sort, Standing, Target, TenantId, Thing};
@@ -19,7 +19,7 @@ use wire::{Budget, Digest, Frame, Revision};
 
 use super::{
     Audit, AuditError, Outcome, PATIENCE, PLACES, Record,
-    sink::{Sink, Written},
+    sink::{FileSink, Sink, Written},
     writer::Stall,
 };
 use crate::{
@@ -65,7 +65,10 @@ fn kinds(entries: &Entries) -> (usize, usize) {
 
 /// A sink in memory that fails as planned.
 #[derive(Clone, Default)]
-struct Memory(Arc<Mutex<Kept>>);
+struct Memory {
+    kept: Arc<Mutex<Kept>>,
+    swift: bool,
+}
 
 #[derive(Default)]
 struct Kept {
@@ -84,8 +87,13 @@ impl Memory {
         memory
     }
 
+    /// Written by callers in passing, or by the thread alone.
+    fn swift(self, swift: bool) -> Memory {
+        Memory { swift, ..self }
+    }
+
     fn kept(&self) -> MutexGuard<'_, Kept> {
-        self.0.lock().unwrap()
+        self.kept.lock().unwrap()
     }
 
     fn text(&self) -> String {
@@ -107,6 +115,10 @@ impl Sink for Memory {
         Written { bytes: whole, error: taken.map(|_| io::ErrorKind::StorageFull.into()) }
     }
 
+    fn is_swift(&self) -> bool {
+        self.swift
+    }
+
     fn name(&self) -> String {
         "memory".to_owned()
     }
@@ -117,13 +129,10 @@ fn audit_over(sinks: Vec<Box<dyn Sink>>) -> (Arc<Audit>, Arc<Metrics>) {
     (Audit::with_sinks(sinks, Arc::clone(&metrics)).unwrap(), metrics)
 }
 
+/// Looks at the file before each write.
 fn audit_in(directory: &Path) -> (Arc<Audit>, Arc<Metrics>) {
-    let metrics = Metrics::new().unwrap();
-    let config = config::Audit {
-        sinks: vec![config::AuditSink::File(directory.to_owned())],
-        durability: config::Durability::Os,
-    };
-    (Audit::start(&config, Arc::clone(&metrics)).unwrap(), metrics)
+    let sink = FileSink::start_with(directory, u64::MAX, Duration::ZERO).unwrap();
+    audit_over(vec![Box::new(sink)])
 }
 
 fn count(metrics: &Metrics, name: &str) -> u64 {
@@ -258,33 +267,37 @@ async fn run_all(audit: &Arc<Audit>) -> (usize, usize) {
 
 #[tokio::test]
 async fn every_order_of_steps_leaves_exactly_one_entry_for_an_identified_message() {
-    let memory = Memory::default();
-    let (audit, metrics) = audit_over(vec![Box::new(memory.clone())]);
-    let (committed, identified) = run_all(&audit).await;
-    let entries = read(&memory.text());
-    assert_eq!(entries.len(), identified);
-    assert!(kinds(&entries).0 >= committed);
-    assert_eq!(
-        count(&metrics, "portcullis_unauthenticated_total "),
-        (2 * orders().len() - identified) as u64
-    );
-    assert_eq!(count(&metrics, "portcullis_audit_lines_total "), memory.text().lines().count() as u64);
+    for swift in [false, true] {
+        let memory = Memory::default().swift(swift);
+        let (audit, metrics) = audit_over(vec![Box::new(memory.clone())]);
+        let (committed, identified) = run_all(&audit).await;
+        let entries = read(&memory.text());
+        assert_eq!(entries.len(), identified);
+        assert!(kinds(&entries).0 >= committed);
+        let unknown = 2 * orders().len() - identified;
+        assert_eq!(count(&metrics, "portcullis_unauthenticated_total "), unknown as u64);
+        let lines = memory.text().lines().count();
+        assert_eq!(count(&metrics, "portcullis_audit_lines_total "), lines as u64);
+    }
 }
 
 #[tokio::test]
 async fn every_order_of_steps_leaves_one_entry_also_when_writes_fail() {
-    // Each third write fails, in turn before its first byte, within and just before the end.
-    let memory = Memory::failing(|number, size| match number % 9 {
-        0 => Some(0),
-        3 => Some(size / 2),
-        6 => Some(size - 1),
-        _ => None,
-    });
-    let (audit, _) = audit_over(vec![Box::new(memory.clone())]);
-    let (committed, identified) = run_all(&audit).await;
-    let entries = read(&memory.text());
-    assert_eq!(entries.len(), identified);
-    assert!(kinds(&entries).0 >= committed);
+    for swift in [false, true] {
+        // Each third write fails, in turn before its first byte, within and just before the end.
+        let memory = Memory::failing(|number, size| match number % 9 {
+            0 => Some(0),
+            3 => Some(size / 2),
+            6 => Some(size - 1),
+            _ => None,
+        });
+        let memory = memory.swift(swift);
+        let (audit, _) = audit_over(vec![Box::new(memory.clone())]);
+        let (committed, identified) = run_all(&audit).await;
+        let entries = read(&memory.text());
+        assert_eq!(entries.len(), identified);
+        assert!(kinds(&entries).0 >= committed);
+    }
 }
 
 /// Five messages; true for each that was let through.
@@ -304,26 +317,34 @@ async fn script(audit: &Arc<Audit>) -> Vec<bool> {
 
 #[tokio::test]
 async fn whichever_write_fails_no_call_goes_unrecorded_and_no_entry_is_lost() {
-    for lasting in [1, 2] {
-        for part in [0, 5, 10] {
-            for fail_at in 1.. {
-                let fails = move |number| (fail_at..fail_at + lasting).contains(&number);
-                let memory = Memory::failing(move |number, size| fails(number).then_some(size * part / 11));
-                let (audit, metrics) = audit_over(vec![Box::new(memory.clone())]);
-                let through = script(&audit).await;
-
-                let entries = read(&memory.text());
-                let let_through = through.iter().filter(|ok| **ok).count();
-                assert_eq!(entries.len(), 5, "write {fail_at}");
-                assert_eq!(kinds(&entries).0, let_through, "write {fail_at}");
-                if memory.kept().writes < fail_at {
-                    assert_eq!(count(&metrics, "portcullis_audit_failures_total "), 0);
-                    assert_eq!(let_through, 3);
-                    break;
-                }
-                assert!(count(&metrics, "portcullis_audit_failures_total ") > 0);
+    for swift in [false, true] {
+        for lasting in [1, 2] {
+            for part in [0, 5, 10] {
+                fail_each_write(swift, lasting, part).await;
             }
         }
+    }
+}
+
+/// Fails so many writes after each other, each after that part of its bytes: the first, the second, and so on.
+async fn fail_each_write(swift: bool, lasting: usize, part: usize) {
+    for fail_at in 1.. {
+        let fails = move |number| (fail_at..fail_at + lasting).contains(&number);
+        let memory = Memory::failing(move |number, size| fails(number).then_some(size * part / 11));
+        let memory = memory.swift(swift);
+        let (audit, metrics) = audit_over(vec![Box::new(memory.clone())]);
+        let through = script(&audit).await;
+
+        let entries = read(&memory.text());
+        let let_through = through.iter().filter(|ok| **ok).count();
+        assert_eq!(entries.len(), 5, "write {fail_at}");
+        assert_eq!(kinds(&entries).0, let_through, "write {fail_at}");
+        if memory.kept().writes < fail_at {
+            assert_eq!(count(&metrics, "portcullis_audit_failures_total "), 0);
+            assert_eq!(let_through, 3);
+            break;
+        }
+        assert!(count(&metrics, "portcullis_audit_failures_total ") > 0);
     }
 }
 
@@ -436,6 +457,10 @@ impl Sink for Blocked {
         self.1.write(lines)
     }
 
+    fn is_swift(&self) -> bool {
+        false
+    }
+
     fn name(&self) -> String {
         "blocked".to_owned()
     }
@@ -490,28 +515,47 @@ async fn stopping_writes_all_that_is_queued_and_refuses_what_comes_later() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn many_at_once_share_writes_and_lose_nothing() {
-    let memory = Memory::default();
-    let (audit, metrics) = audit_over(vec![Box::new(memory.clone())]);
-    let tasks: Vec<_> = (0..64)
-        .map(|_| {
-            let audit = Arc::clone(&audit);
-            tokio::spawn(async move {
-                for _ in 0..50 {
-                    let mut record = audit.open().await.unwrap();
-                    record.identified(&ada());
-                    record.commit().await.unwrap();
-                    record.close(Outcome::Ok, None, 1);
-                }
-            })
-        })
-        .collect();
-    for task in tasks {
-        task.await.unwrap();
+    for swift in [false, true] {
+        let memory = Memory::default().swift(swift);
+        let (audit, metrics) = audit_over(vec![Box::new(memory.clone())]);
+        let tasks: Vec<_> = (0..64).map(|_| tokio::spawn(fifty(Arc::clone(&audit)))).collect();
+        for task in tasks {
+            task.await.unwrap();
+        }
+        audit.stop().await;
+        assert_eq!(kinds(&read(&memory.text())), (64 * 50, 0));
+        assert!(memory.kept().writes < 64 * 50 * 2, "nothing was grouped");
+        assert_eq!(count(&metrics, "portcullis_audit_lines_total "), 64 * 50 * 2);
     }
-    audit.stop().await;
-    assert_eq!(kinds(&read(&memory.text())), (64 * 50, 0));
-    assert!(memory.kept().writes < 64 * 50 * 2, "nothing was grouped");
-    assert_eq!(count(&metrics, "portcullis_audit_lines_total "), 64 * 50 * 2);
+}
+
+async fn fifty(audit: Arc<Audit>) {
+    for _ in 0..50 {
+        let mut record = audit.open().await.unwrap();
+        record.identified(&ada());
+        record.commit().await.unwrap();
+        record.close(Outcome::Ok, None, 1);
+    }
+}
+
+/// What nobody waits for is written all the same, soon.
+#[tokio::test]
+async fn a_last_line_is_written_without_anything_after_it() {
+    for swift in [false, true] {
+        let (written, seen) = mpsc::channel();
+        let memory = Memory::failing(move |_, _| {
+            let _ = written.send(());
+            None
+        });
+        let memory = memory.swift(swift);
+        let (audit, _) = audit_over(vec![Box::new(memory.clone())]);
+        let mut record = audit.open().await.unwrap();
+        record.identified(&ada());
+        record.close(Outcome::Ok, None, 1);
+        seen.recv_timeout(PATIENCE).unwrap();
+        audit.stop().await;
+        assert_eq!(kinds(&read(&memory.text())), (0, 1));
+    }
 }
 
 #[test]

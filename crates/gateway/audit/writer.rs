@@ -1,22 +1,24 @@
-//! The one thread that writes: it takes whatever waits and hands it to every sink in one write.
+//! Hands lines to the sinks: whatever waits goes to every sink in one write, and each line learns its fate.
 
 use std::{
     collections::VecDeque,
+    future::poll_fn,
     io, mem,
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicU64, Ordering},
-        mpsc::{Receiver, RecvTimeoutError},
+        atomic::{AtomicU8, AtomicU64, Ordering},
     },
-    time::{Duration, Instant},
+    task::Poll,
+    time::Instant,
 };
 
-use tokio::sync::{OwnedSemaphorePermit, oneshot};
+use futures_util::task::AtomicWaker;
+use tokio::sync::OwnedSemaphorePermit;
 
 use super::{AuditError, PATIENCE, line, sink::Sink};
 use crate::telemetry::Metrics;
 
-/// A group ends here, so that the first to wait is told soon.
+/// A write ends here, so that the first to wait is told soon.
 const GROUP_LINES: usize = 1024;
 
 /// And here.
@@ -26,17 +28,15 @@ const GROUP_BYTES: usize = 1024 * 1024;
 /// an intent are all kept: each holds its place.
 const KEPT_FINALS: usize = 4096;
 
-/// How often lines that were kept are tried again when nothing else comes.
-const RETRY: Duration = Duration::from_millis(200);
+/// Room for lines that is kept from one write to the next.
+const SPARE: usize = 64 * 1024;
 
-/// What the queue carries.
-pub(super) enum Item {
-    /// Somebody waits until this line is in the hands of the operating system.
+/// A line, with what is to be done when its fate is known.
+pub(super) enum Line {
+    /// Somebody waits until it is in the hands of the operating system.
     Intent(Intent),
     /// The last line of an entry. Nobody waits for it.
     Last(Last),
-    /// Write what is queued, tell, and end.
-    Stop(oneshot::Sender<()>),
 }
 
 /// The first line of an entry whose message leaves us.
@@ -44,7 +44,6 @@ pub(super) struct Intent {
     pub(super) entry: u64,
     pub(super) body: Vec<u8>,
     pub(super) fate: Arc<Fate>,
-    pub(super) told: oneshot::Sender<Result<(), AuditError>>,
 }
 
 /// The last line of an entry.
@@ -59,16 +58,42 @@ pub(super) struct Last {
 
 /// What became of an intent. Set by the writer only, before it looks at a later line of the same entry.
 #[derive(Debug, Default)]
-pub(super) struct Fate(AtomicBool);
+pub(super) struct Fate {
+    state: AtomicU8,
+    told: AtomicWaker,
+}
+
+const WAITING: u8 = 0;
+const WRITTEN: u8 = 1;
+const LOST: u8 = 2;
 
 impl Fate {
-    /// No sink took the intent: the entry goes on as if there had been none.
-    fn lose(&self) {
-        self.0.store(true, Ordering::Release);
+    fn set(&self, state: u8) {
+        self.state.store(state, Ordering::Release);
+        self.told.wake();
     }
 
+    /// No sink took the intent: the entry goes on as if there had been none.
     fn is_lost(&self) -> bool {
-        self.0.load(Ordering::Acquire)
+        self.state.load(Ordering::Acquire) == LOST
+    }
+
+    /// What is known by now.
+    pub(super) fn known(&self) -> Option<Result<(), AuditError>> {
+        match self.state.load(Ordering::Acquire) {
+            WAITING => None,
+            WRITTEN => Some(Ok(())),
+            _ => Some(Err(AuditError::Unwritable)),
+        }
+    }
+
+    /// Waits until it is known. For one task; may be dropped half-way.
+    pub(super) async fn told(&self) -> Result<(), AuditError> {
+        poll_fn(|cx| {
+            self.told.register(cx.waker());
+            self.known().map_or(Poll::Pending, Poll::Ready)
+        })
+        .await
     }
 }
 
@@ -104,12 +129,12 @@ impl Stall {
     }
 }
 
-/// The state of the thread.
+/// Whoever holds it writes.
 pub(super) struct Writer {
-    waiting: Receiver<Box<Item>>,
     sinks: Vec<Fallible>,
     /// Last lines that no sink took yet.
     kept: VecDeque<Last>,
+    text: Vec<u8>,
     metrics: Arc<Metrics>,
     stall: Arc<Stall>,
 }
@@ -121,68 +146,24 @@ struct Fallible {
 }
 
 impl Writer {
-    pub(super) fn new(
-        waiting: Receiver<Box<Item>>,
-        sinks: Vec<Box<dyn Sink>>,
-        metrics: Arc<Metrics>,
-        stall: Arc<Stall>,
-    ) -> Writer {
+    pub(super) fn new(sinks: Vec<Box<dyn Sink>>, metrics: Arc<Metrics>, stall: Arc<Stall>) -> Writer {
         let sinks = sinks.into_iter().map(|sink| Fallible { sink, failing: false }).collect();
-        Writer { waiting, sinks, kept: VecDeque::new(), metrics, stall }
+        Writer { sinks, kept: VecDeque::new(), text: Vec::new(), metrics, stall }
     }
 
-    /// Writes until told to stop, or until nobody is left who could send.
-    pub(super) fn run(mut self) {
-        let mut stopping = None;
-        while stopping.is_none() {
-            let first = if self.kept.is_empty() {
-                self.waiting.recv().map_err(|_| RecvTimeoutError::Disconnected)
-            } else {
-                self.waiting.recv_timeout(RETRY)
-            };
-            let group = match first {
-                Ok(first) => self.gather(*first, &mut stopping),
-                Err(RecvTimeoutError::Timeout) => Vec::new(),
-                Err(RecvTimeoutError::Disconnected) => break,
-            };
-            self.write(group);
-        }
-        self.finish();
-        if let Some(told) = stopping {
-            // Whoever asked may have given up waiting.
-            let _ = told.send(());
-        }
+    /// No sink can keep us waiting.
+    pub(super) fn is_swift(&self) -> bool {
+        self.sinks.iter().all(|sink| sink.sink.is_swift())
     }
 
-    /// The item and whatever waits behind it, up to the size of a group or the word to stop.
-    fn gather(&self, first: Item, stopping: &mut Option<oneshot::Sender<()>>) -> Vec<Line> {
-        let mut group = Vec::new();
-        let mut bytes = 0;
-        let mut next = Some(first);
-        while let Some(item) = next {
-            let line = match item {
-                Item::Intent(intent) => Line::Intent(intent),
-                Item::Last(last) => Line::Last(last),
-                Item::Stop(told) => {
-                    *stopping = Some(told);
-                    break;
-                }
-            };
-            bytes += line.len();
-            group.push(line);
-            let room = group.len() < GROUP_LINES && bytes < GROUP_BYTES;
-            next = if room { self.waiting.try_recv().ok().map(|item| *item) } else { None };
-        }
-        group
+    /// There are lines that no sink took.
+    pub(super) fn keeps(&self) -> bool {
+        !self.kept.is_empty()
     }
 
-    /// The queue is read to its end, and what was kept gets a last try.
-    fn finish(&mut self) {
-        while let Ok(item) = self.waiting.try_recv() {
-            let group = self.gather(*item, &mut None);
-            self.write(group);
-        }
-        if !self.kept.is_empty() {
+    /// What was kept gets a last try.
+    pub(super) fn finish(&mut self) {
+        if self.keeps() {
             self.write(Vec::new());
         }
         let lost = self.kept.len() as u64;
@@ -192,32 +173,38 @@ impl Writer {
         }
     }
 
-    /// First what was kept, then the group. After a sink failed, the rest of it is not tried: it would fail as well, and
-    /// callers wait.
-    fn write(&mut self, group: Vec<Line>) {
+    /// First what was kept, then the lines. After a sink failed, the rest of them is not tried: it would fail as well,
+    /// and callers wait.
+    pub(super) fn write(&mut self, lines: Vec<Line>) {
         let kept = mem::take(&mut self.kept).into_iter().map(Line::Last);
-        let mut lines = kept.chain(group);
-        loop {
-            let some: Vec<Line> = lines.by_ref().take(GROUP_LINES).collect();
-            if some.is_empty() || !self.write_some(some) {
-                break;
-            }
+        let mut lines = kept.chain(lines);
+        let mut text = mem::take(&mut self.text);
+        while self.write_some(&mut lines, &mut text) {}
+        if text.capacity() <= SPARE {
+            self.text = text;
         }
         lines.for_each(|line| self.fail(line));
     }
 
-    /// One write to each sink, then everybody who waits is told. False when not all of it was taken.
-    fn write_some(&mut self, lines: Vec<Line>) -> bool {
-        let mut text = Vec::new();
-        let mut ends = Vec::with_capacity(lines.len());
-        for line in &lines {
-            line.spell(&mut text);
-            ends.push(text.len());
+    /// One write to each sink, of as many lines as belong into one; then everybody who waits is told. False when that
+    /// was all, or not all of it was taken.
+    fn write_some(&mut self, lines: &mut dyn Iterator<Item = Line>, text: &mut Vec<u8>) -> bool {
+        text.clear();
+        let mut some = Vec::new();
+        while some.len() < GROUP_LINES
+            && text.len() < GROUP_BYTES
+            && let Some(line) = lines.next()
+        {
+            line.spell(text);
+            some.push((line, text.len()));
         }
-        let taken = self.hand_over(&text);
+        if some.is_empty() {
+            return false;
+        }
+        let taken = self.hand_over(text);
 
         let mut written = 0;
-        for (line, end) in lines.into_iter().zip(ends) {
+        for (line, end) in some {
             if end <= taken {
                 written += 1;
                 line.succeed();
@@ -246,9 +233,8 @@ impl Writer {
     fn fail(&mut self, line: Line) {
         match line {
             Line::Intent(intent) => {
-                intent.fate.lose();
                 // Whoever waited may be gone; the last line of the entry still comes.
-                let _ = intent.told.send(Err(AuditError::Unwritable));
+                intent.fate.set(LOST);
             }
             Line::Last(last) if last.follows_intent() || self.kept.len() < KEPT_FINALS => {
                 self.kept.push_back(last)
@@ -274,20 +260,7 @@ impl Fallible {
     }
 }
 
-/// A line, with what is to be done when its fate is known.
-enum Line {
-    Intent(Intent),
-    Last(Last),
-}
-
 impl Line {
-    fn len(&self) -> usize {
-        match self {
-            Line::Intent(intent) => intent.body.len(),
-            Line::Last(last) => last.body.len(),
-        }
-    }
-
     fn spell(&self, text: &mut Vec<u8>) {
         match self {
             Line::Intent(intent) => line::spell(text, intent.entry, "intent", &intent.body),
@@ -300,7 +273,7 @@ impl Line {
         match self {
             Line::Intent(intent) => {
                 // Whoever waited may be gone; the last line of the entry tells that it was abandoned.
-                let _ = intent.told.send(Ok(()));
+                intent.fate.set(WRITTEN);
             }
             // The place is free again.
             Line::Last(last) => drop(last),

@@ -40,7 +40,7 @@ pub(crate) struct Sessions {
     metrics: Arc<Metrics>,
     /// Ended sessions, for whoever stops their processes.
     ended: mpsc::UnboundedSender<Arc<Session>>,
-    /// The tasks of all running requests, awaited at drain (invariant 13).
+    /// All running requests, awaited at drain (invariant 13).
     pub(crate) tracker: TaskTracker,
     /// The end of what no session ends: modern requests that a drain gives up.
     pub(crate) given_up: CancellationToken,
@@ -126,7 +126,7 @@ impl Sessions {
         getrandom::fill(&mut random).map_err(|_| SessionError::TooMany)?;
         let id: Arc<str> = hex::encode(random).into();
         let principal = match asker.issuer.is_empty() {
-            true => authn.in_session(asker, &digest(&id)),
+            true => authn.in_session(asker, &name(&id)),
             false => Arc::clone(asker),
         };
         Ok(Arc::new(Session::new(id, principal, Arc::clone(server), revision)))
@@ -238,7 +238,7 @@ fn is_same(owner: &Principal, asker: &Principal) -> bool {
 
 /// A name for a session that gives its id away to nobody. 128 bits of a hash, since processes and cursors
 /// are keyed by it.
-pub(super) fn digest(id: &str) -> String {
+pub(crate) fn name(id: &str) -> String {
     use sha2::Digest as _;
     hex::encode(sha2::Sha256::digest(id.as_bytes())).chars().take(32).collect()
 }

@@ -119,7 +119,8 @@ async fn a_silent_server_is_given_up_and_told() {
     let began = Instant::now();
     assert!(matches!(exchange.next().await, Incoming::Failed(UpstreamError::TimedOut { sent: true })));
     assert_eq!(began.elapsed().as_secs(), 60);
-    let id = exchange.id().raw();
+    let id = exchange.id();
+    let id = id.raw();
     let want = format!(
         r#"{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{"requestId":{id},"reason":"timed out"}}}}"#
     );

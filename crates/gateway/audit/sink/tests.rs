@@ -5,6 +5,7 @@ use std::{
     io::{self, Write},
     os::unix::fs::{PermissionsExt as _, symlink},
     path::Path,
+    time::Duration,
 };
 
 use super::{FILE, FILE_MAX, FileSink, Sink as _, ended_lines, whole_lines, write_through};
@@ -100,7 +101,7 @@ fn a_file_in_the_place_of_the_directory_is_an_error_with_its_name() {
 #[test]
 fn a_full_file_is_set_aside_and_nothing_is_lost() {
     let place = tempfile::tempdir().unwrap();
-    let mut sink = FileSink::start_with(place.path(), 20).unwrap();
+    let mut sink = FileSink::start_with(place.path(), 20, Duration::ZERO).unwrap();
     let lines: Vec<String> = (0..50).map(|i| format!("line {i}\n")).collect();
     for line in &lines {
         assert!(sink.write(line.as_bytes()).error.is_none());
@@ -128,7 +129,7 @@ fn a_full_file_is_set_aside_and_nothing_is_lost() {
 #[test]
 fn a_file_that_was_moved_away_is_made_anew() {
     let place = tempfile::tempdir().unwrap();
-    let mut sink = FileSink::start_with(place.path(), FILE_MAX).unwrap();
+    let mut sink = FileSink::start_with(place.path(), FILE_MAX, Duration::ZERO).unwrap();
     assert!(sink.write(b"a\n").error.is_none());
     fs::rename(place.path().join(FILE), place.path().join("theirs")).unwrap();
     assert!(sink.write(b"b\n").error.is_none());
@@ -140,7 +141,7 @@ fn a_file_that_was_moved_away_is_made_anew() {
 fn a_directory_that_went_away_is_missed_and_found_again() {
     let place = tempfile::tempdir().unwrap();
     let (here, away) = (place.path().join("audit"), place.path().join("away"));
-    let mut sink = FileSink::start(&here).unwrap();
+    let mut sink = FileSink::start_with(&here, FILE_MAX, Duration::ZERO).unwrap();
     assert!(sink.write(b"a\n").error.is_none());
     fs::rename(&here, &away).unwrap();
     assert!(sink.write(b"b\n").error.is_some());
