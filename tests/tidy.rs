@@ -15,7 +15,7 @@ use source::{
 
 /// Which workspace crates a crate may use, and does. Arrows point from what changes often to what
 /// changes seldom (docs/architecture.md).
-const DIRECTIONS: [(&str, &[&str]); 7] = [
+const DIRECTIONS: [(&str, &[&str]); 9] = [
     ("portcullis", &["config", "gateway", "wire"]),
     ("gateway", &["admission", "config", "upstream", "wire"]),
     ("upstream", &["wire"]),
@@ -23,20 +23,21 @@ const DIRECTIONS: [(&str, &[&str]); 7] = [
     ("config", &[]),
     ("wire", &[]),
     ("testkit", &["wire"]),
+    ("bench", &[]),
+    ("conformance-fixture", &[]),
 ];
 
 /// Crates that must build, and be tested, without the network stack.
 const PURE: [&str; 3] = ["wire", "admission", "config"];
-const RUNTIME: [&str; 8] =
-    ["tokio", "tokio-util", "hyper", "hyper-util", "axum", "tower", "tower-http", "sqlx"];
-/// Used by the daemon and by nobody else.
-const RIM: [&str; 5] = ["axum", "clap", "tower", "tower-http", "anyhow"];
+const RUNTIME: [&str; 7] = ["tokio", "tokio-util", "hyper", "hyper-util", "axum", "tower", "sqlx"];
+/// Used by the daemon and by no other part of the product.
+const RIM: [&str; 4] = ["axum", "clap", "tower", "anyhow"];
 
 /// The files in which something is started that outlives the function that starts it. Each awaits or
 /// stops what it starts; `stdio.rs` and `supervisor.rs` start processes, `audit.rs` a thread, the others tasks.
 const SPAWNING: [&str; 14] = [
     "listen.rs",
-    "session.rs",
+    "running.rs",
     "pool.rs",
     "upstream.rs",
     "keeper.rs",
@@ -50,6 +51,9 @@ const SPAWNING: [&str; 14] = [
     "run.rs",
     "supervisor.rs",
 ];
+
+/// Servers that are made to be slow, or to fail.
+const SCRIPTED: [&str; 2] = ["crates/testkit/", "tests/conformance/fixture/"];
 
 /// Words that say nothing about what a file is for.
 const EMPTY_NAMES: [&str; 11] =
@@ -119,9 +123,11 @@ fn nothing_is_left_for_later() {
 
 #[test]
 fn tests_do_not_sleep() {
-    // A scripted upstream in `testkit` may be slow on purpose; a test may not wait for luck.
-    let tests: Vec<_> =
-        sources().into_iter().filter(|source| !source.path.starts_with("crates/testkit/")).collect();
+    // A scripted upstream may be slow on purpose; a test may not wait for luck.
+    let tests: Vec<_> = sources()
+        .into_iter()
+        .filter(|source| !SCRIPTED.iter().any(|part| source.path.starts_with(part)))
+        .collect();
     report(
         "wait for the event itself, or pause the clock",
         uses(&tests, Source::tests, &["sleep", "sleep_until", "sleep_ms"]),
@@ -195,7 +201,8 @@ fn pure_crates_have_no_runtime_and_the_rim_stays_at_the_rim() {
     for (package, dependencies) in dependencies() {
         for (name, kind) in dependencies {
             let runtime = PURE.contains(&package.as_str()) && RUNTIME.contains(&name.as_str());
-            let rim = package != "portcullis" && RIM.contains(&name.as_str());
+            let rim = !["portcullis", "bench", "conformance-fixture"].contains(&package.as_str())
+                && RIM.contains(&name.as_str());
             let wire_format = package == "admission" && name == "serde";
             if runtime || (rim && kind == Kind::Normal) || wire_format {
                 found.push(format!("{package} -> {name}"));
