@@ -34,9 +34,10 @@ const RUNTIME: [&str; 7] = ["tokio", "tokio-util", "hyper", "hyper-util", "axum"
 const RIM: [&str; 4] = ["axum", "clap", "tower", "anyhow"];
 
 /// The files in which something is started that outlives the function that starts it. Each awaits or
-/// stops what it starts; `stdio.rs` and `supervisor.rs` start processes, `audit.rs` a thread, the others tasks.
-const SPAWNING: [&str; 14] = [
+/// stops what it starts; `stdio.rs` and `supervisor.rs` start processes, `audit.rs` and `lanes.rs` threads, the others tasks.
+const SPAWNING: [&str; 15] = [
     "listen.rs",
+    "lanes.rs",
     "running.rs",
     "pool.rs",
     "upstream.rs",

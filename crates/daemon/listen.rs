@@ -26,6 +26,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::{
     io::{AsyncRead, AsyncWrite, AsyncWriteExt as _},
     net::{TcpListener, TcpStream},
+    runtime::Handle,
     sync::Semaphore,
     time::{sleep, timeout},
 };
@@ -34,6 +35,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use crate::{
     failure::Failure,
     framing::{Framing, HEAD_BYTES, Spoken},
+    lanes::Lanes,
     socket::{Activity, Sending, Socket},
     tls::Tls,
     transport::{body::Body, refusal::Refusal},
@@ -75,6 +77,8 @@ pub(crate) struct Terms {
     pub(crate) spoken: Spoken,
     /// They begin with a TLS handshake.
     pub(crate) tls: Option<Arc<Tls>>,
+    /// Where they are served; without, wherever they are accepted.
+    pub(crate) lanes: Option<Arc<Lanes>>,
 }
 
 impl Terms {
@@ -82,12 +86,12 @@ impl Terms {
     pub(crate) fn of_clients(config: &Config) -> Result<Terms, Failure> {
         let spoken = if config.http2 { Spoken::OneOrTwo } else { Spoken::One };
         let tls = config.tls.as_ref().map(|files| Tls::open(files, spoken)).transpose()?;
-        Ok(Terms { most: config.limits.connections, spoken, tls })
+        Ok(Terms { most: config.limits.connections, spoken, tls, lanes: None })
     }
 
     /// HTTP/1.1 in the clear.
     pub(crate) fn plain(most: usize) -> Terms {
-        Terms { most, spoken: Spoken::One, tls: None }
+        Terms { most, spoken: Spoken::One, tls: None, lanes: None }
     }
 }
 
@@ -118,6 +122,7 @@ pub(crate) async fn serve<S: Site>(listener: TcpListener, site: Arc<S>, terms: T
     let most = terms.most;
     let room = Arc::new(Semaphore::new(most.min(Semaphore::MAX_PERMITS)));
     let connections = TaskTracker::new();
+    let here = Handle::current();
     loop {
         let accepted = tokio::select! {
             biased;
@@ -138,11 +143,17 @@ pub(crate) async fn serve<S: Site>(listener: TcpListener, site: Arc<S>, terms: T
             turn_away(stream);
             continue;
         };
-        let connection = connection(stream, peer, Arc::clone(&site), terms.clone(), stop.finish.clone());
-        connections.spawn(async move {
-            connection.await;
+        // It is known to this runtime so far; the one that serves it has to know it instead.
+        let Ok(stream) = stream.into_std() else { continue };
+        let (site, terms, finish) = (Arc::clone(&site), terms.clone(), stop.finish.clone());
+        let lane = terms.lanes.as_ref().and_then(|lanes| lanes.quietest()).unwrap_or(&here).clone();
+        let served = async move {
+            if let Ok(stream) = TcpStream::from_std(stream) {
+                connection(stream, peer, site, terms, finish).await;
+            }
             drop(permit);
-        });
+        };
+        connections.spawn_on(served, &lane);
     }
     // Closed before anything is waited for: new connections are refused at once (bug B85).
     drop(listener);

@@ -8,6 +8,7 @@ mod credentials;
 mod frames;
 mod framing;
 mod key;
+mod lanes;
 mod listen;
 mod origin;
 mod socket;

@@ -15,6 +15,7 @@ use crate::{
     descriptors,
     failure::{Exit, Failure},
     key::Key,
+    lanes::Lanes,
     listen::{self, Stop, Terms},
     tls::Tls,
     transport::streamable_http::StreamableHttp,
@@ -43,10 +44,7 @@ impl Doors {
 
 /// Runs a future on a runtime of all cores, which ends with it.
 pub(crate) fn on_runtime(work: impl Future<Output = Result<(), Failure>>) -> Result<(), Failure> {
-    // Two at least: one may be held by a disk that does not take its audit line (ADR 0023).
-    let threads = std::thread::available_parallelism().map_or(2, usize::from).max(2);
     let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(threads)
         .enable_all()
         .build()
         .map_err(|error| Failure::system(format!("cannot start the runtime: {error}")))?;
@@ -54,6 +52,12 @@ pub(crate) fn on_runtime(work: impl Future<Output = Result<(), Failure>>) -> Res
     // Whoever asked for an end at once must not wait for a thread that is stuck in a system call.
     runtime.shutdown_background();
     ended
+}
+
+/// How many threads serve clients: one a core. Two at least, since one may be held by a disk that does not take its
+/// audit line (ADR 0023).
+fn threads() -> usize {
+    std::thread::available_parallelism().map_or(2, usize::from).max(2)
 }
 
 /// Runs what a command of the operator waits for: one conversation needs one thread.
@@ -71,7 +75,9 @@ pub(crate) async fn run(config: Config, doors: Doors, ready: impl FnOnce()) -> R
     descriptors::raise(&config);
     let config = Arc::new(config);
 
-    let terms = Terms::of_clients(&config)?;
+    let mut terms = Terms::of_clients(&config)?;
+    let lanes = Lanes::start(threads()).map_err(|error| Failure::system(format!("cannot start: {error}")))?;
+    terms.lanes = Some(Arc::new(lanes));
     let gateway = tokio::select! {
         opened = Gateway::open(Arc::clone(&config), this_program()?) => opened,
         _ = signals.next() => return Ok(()),

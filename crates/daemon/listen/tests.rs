@@ -158,7 +158,7 @@ async fn start_tls(spoken: Spoken, offered: &[&str]) -> (SocketAddr, TlsConnecto
     std::fs::write(&files.cert, made.cert.pem()).unwrap();
     std::fs::write(&files.key, made.signing_key.serialize_pem()).unwrap();
     let tls = Tls::open(&files, spoken).unwrap();
-    let (address, ..) = start_on(Terms { most: 10, spoken, tls: Some(tls) }).await;
+    let (address, ..) = start_on(Terms { most: 10, spoken, tls: Some(tls), lanes: None }).await;
     let mut roots = rustls::RootCertStore::empty();
     roots.add(CertificateDer::from_pem_file(&files.cert).unwrap()).unwrap();
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());

@@ -12,6 +12,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
+use tokio::runtime::{self, Handle};
 use tokio::time::{Instant, sleep};
 
 /// Idle connections are kept for so long. Many servers close theirs after about as much.
@@ -42,8 +43,9 @@ impl Connections {
     /// out to be closed, goes by a new one.
     pub(crate) async fn send(&self, request: Outbound) -> Result<Response<Body>, UpstreamError> {
         let mut request = request;
-        if let Some(socket) = self.idle.take() {
-            match self.send_by(socket, request).await {
+        let here = Handle::current().id();
+        if let Some(socket) = self.idle.take(here) {
+            match self.send_by(socket, here, request).await {
                 Ok(response) => return Ok(response),
                 Err(Some(unsent)) => request = *unsent,
                 Err(None) => return Err(broken()),
@@ -52,24 +54,27 @@ impl Connections {
         // Boxed: what is seldom needed makes no request larger.
         let stream = Box::pin(self.dialer.dial(&self.to)).await?;
         let socket = Box::new(Socket::new(stream).await.map_err(|_| broken())?);
-        self.send_by(socket, request).await.map_err(|_| broken())
+        self.send_by(socket, here, request).await.map_err(|_| broken())
     }
 
     async fn send_by(
         &self,
         mut socket: Box<Socket>,
+        runtime: runtime::Id,
         request: Outbound,
     ) -> Result<Response<Body>, Option<Box<Outbound>>> {
         let response = socket.send(request).await?;
         let idle = Arc::clone(&self.idle);
-        Ok(response.map(|incoming| Body { incoming, socket: Some(socket), idle }))
+        Ok(response.map(|incoming| Body { incoming, socket: Some(socket), runtime, idle }))
     }
 
     /// Closes idle connections whose time is over or which the server has closed, for ever.
     pub(crate) async fn sweep(&self) {
         loop {
             sleep(SWEEP).await;
-            self.idle.sockets().retain_mut(|(socket, since)| since.elapsed() < IDLE && socket.is_fresh());
+            self.idle
+                .sockets()
+                .retain_mut(|resting| resting.since.elapsed() < IDLE && resting.socket.is_fresh());
         }
     }
 
@@ -79,32 +84,44 @@ impl Connections {
     }
 }
 
-/// Connections that wait for their next request, and since when; the one used last is the next.
+/// Connections that wait for their next request; the one used last is the next.
 #[derive(Default)]
-struct Idle(Mutex<Vec<(Box<Socket>, Instant)>>);
+struct Idle(Mutex<Vec<Resting>>);
+
+/// One that waits.
+struct Resting {
+    socket: Box<Socket>,
+    since: Instant,
+    /// The runtime that hears of it. Another one is not given it: each of its answers would come by way of that thread.
+    runtime: runtime::Id,
+}
 
 impl Idle {
-    fn sockets(&self) -> MutexGuard<'_, Vec<(Box<Socket>, Instant)>> {
+    fn sockets(&self) -> MutexGuard<'_, Vec<Resting>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn take(&self) -> Option<Box<Socket>> {
+    fn take(&self, here: runtime::Id) -> Option<Box<Socket>> {
         loop {
-            let (mut socket, since) = self.sockets().pop()?;
+            let Resting { mut socket, since, .. } = {
+                let mut sockets = self.sockets();
+                let last = sockets.iter().rposition(|resting| resting.runtime == here)?;
+                sockets.remove(last)
+            };
             if since.elapsed() < IDLE && socket.is_fresh() {
                 return Some(socket);
             }
         }
     }
 
-    fn put(&self, mut socket: Box<Socket>) {
+    fn put(&self, mut socket: Box<Socket>, runtime: runtime::Id) {
         // Most are ready right away; the others may have something left to do, such as closing.
         if !socket.is_ready() && !socket.is_fresh() {
             return;
         }
         let mut sockets = self.sockets();
         if sockets.len() < MOST_IDLE {
-            sockets.push((socket, Instant::now()));
+            sockets.push(Resting { socket, since: Instant::now(), runtime });
         }
     }
 }
@@ -114,6 +131,8 @@ pub(crate) struct Body {
     incoming: Incoming,
     /// Gone at the end.
     socket: Option<Box<Socket>>,
+    /// The one the connection was made in.
+    runtime: runtime::Id,
     idle: Arc<Idle>,
 }
 
@@ -150,7 +169,7 @@ impl Body {
                 }
                 None => {
                     if let Some(socket) = self.socket.take() {
-                        self.idle.put(socket);
+                        self.idle.put(socket, self.runtime);
                     }
                     return Poll::Ready(Ok(None));
                 }
