@@ -86,25 +86,25 @@ impl Client {
         written(uri, self.forwarded)
     }
 
-    pub(crate) fn post(&self, target: &Uri, body: Bytes) -> Outbound {
+    pub(crate) fn post(&self, target: &Uri, body: Bytes) -> Box<Outbound> {
         let mut request = self.request(Method::POST, target, body);
         request.headers_mut().insert(CONTENT_TYPE, JSON);
         request.headers_mut().insert(ACCEPT, EITHER);
         request
     }
 
-    pub(crate) fn get(&self) -> Outbound {
+    pub(crate) fn get(&self) -> Box<Outbound> {
         let mut request = self.request(Method::GET, &self.target, Bytes::new());
         request.headers_mut().insert(ACCEPT, EVENTS);
         request
     }
 
-    pub(crate) fn delete(&self) -> Outbound {
+    pub(crate) fn delete(&self) -> Box<Outbound> {
         self.request(Method::DELETE, &self.target, Bytes::new())
     }
 
-    fn request(&self, method: Method, target: &Uri, body: Bytes) -> Outbound {
-        let mut request = Request::new(Full::new(body));
+    fn request(&self, method: Method, target: &Uri, body: Bytes) -> Box<Outbound> {
+        let mut request = Box::new(Request::new(Full::new(body)));
         *request.method_mut() = method;
         *request.uri_mut() = target.clone();
         let headers = request.headers_mut();
@@ -117,7 +117,7 @@ impl Client {
 
     /// Returns when the head of the response is there. Whatever fails before the request could be written is
     /// [`UpstreamError::NotRunning`].
-    pub(crate) async fn send(&self, request: Outbound) -> Result<Response<Body>, UpstreamError> {
+    pub(crate) async fn send(&self, request: Box<Outbound>) -> Result<Response<Body>, UpstreamError> {
         self.connections.send(request).await
     }
 }

@@ -41,13 +41,13 @@ impl Connections {
     ///
     /// Nothing is repeated that may have run. A request of which nothing was written, because a connection that was idle turned
     /// out to be closed, goes by a new one.
-    pub(crate) async fn send(&self, request: Outbound) -> Result<Response<Body>, UpstreamError> {
+    pub(crate) async fn send(&self, request: Box<Outbound>) -> Result<Response<Body>, UpstreamError> {
         let mut request = request;
         let here = Handle::current().id();
         if let Some(socket) = self.idle.take(here) {
             match self.send_by(socket, here, request).await {
                 Ok(response) => return Ok(response),
-                Err(Some(unsent)) => request = *unsent,
+                Err(Some(unsent)) => request = unsent,
                 Err(None) => return Err(broken()),
             }
         }
@@ -61,7 +61,7 @@ impl Connections {
         &self,
         mut socket: Box<Socket>,
         runtime: runtime::Id,
-        request: Outbound,
+        request: Box<Outbound>,
     ) -> Result<Response<Body>, Option<Box<Outbound>>> {
         let response = socket.send(request).await?;
         let idle = Arc::clone(&self.idle);

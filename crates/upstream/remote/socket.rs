@@ -17,6 +17,7 @@ const HEADER_BYTES: usize = 128 * 1024;
 /// Rounds in one go, before others on this thread have their turn.
 const ROUNDS: usize = 8;
 
+/// A request. Boxed on its way through several futures: each would keep room for it.
 pub(crate) type Outbound = Request<Full<Bytes>>;
 
 /// One connection. Dropping it closes it.
@@ -42,9 +43,9 @@ impl Socket {
     /// Returns when the head of the response is there. The error holds the request if none of it was written.
     pub(crate) async fn send(
         &mut self,
-        request: Outbound,
+        request: Box<Outbound>,
     ) -> Result<Response<Incoming>, Option<Box<Outbound>>> {
-        let mut response = pin!(self.sender.try_send_request(request));
+        let mut response = pin!(self.sender.try_send_request(*request));
         let response = poll_fn(|context| self.poll(context, |context| response.as_mut().poll(context))).await;
         response.map_err(|mut error| error.take_message().map(Box::new))
     }
