@@ -16,7 +16,9 @@ use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
 use std::time::Duration;
-use upstream::{Address, EraFound, EraMemory, Incoming, Outbound, Patience, Seat, Spec, Upstream, Wait};
+use upstream::{
+    Address, Declared, EraFound, EraMemory, Incoming, Outbound, Patience, Seat, Spec, Upstream, Wait,
+};
 
 #[global_allocator]
 static COUNTED: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
@@ -108,7 +110,8 @@ async fn cost(size: usize, events: bool) -> (usize, usize) {
     let address = Address::new(format!("http://127.0.0.1:{port}/").parse().unwrap());
     let spec = Spec::http("t".into(), "u".into(), address, Patience::default(), 16 * MIB);
     let (notices, _told) = tokio::sync::mpsc::channel(8);
-    let upstream = Upstream::start(Arc::new(spec), Seat::Shared, Arc::new(Legacy), notices);
+    let upstream =
+        Upstream::start(Arc::new(spec), Seat::Shared, Declared::nothing(), Arc::new(Legacy), notices);
     let connection = upstream.connection().await.unwrap();
     for _ in 0..10 {
         call(&connection, size).await;

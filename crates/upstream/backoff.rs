@@ -51,7 +51,7 @@ impl Backoff {
 }
 
 /// 80 to 120 %: servers that fell together do not get up together.
-fn jitter(pause: Duration) -> Duration {
+pub(crate) fn jitter(pause: Duration) -> Duration {
     let random = getrandom::u32().unwrap_or(u32::MAX / 2);
     pause * (80 + random % 41) / 100
 }

@@ -18,6 +18,10 @@ use wire::{Frame, Id};
 pub enum Incoming {
     /// Progress, with our token in it.
     Progress(Frame),
+    /// A request of the server that belongs to this one (spec Q-03); answer it with [`Exchange::reply`].
+    Question(Frame),
+    /// Another notification that belongs to it.
+    Told(Frame),
     /// The answer, with our id in it. The last thing. Parts of a list may be malformed: [`Frame::is_strict`].
     Answer(Frame),
     /// There will be no answer. The last thing.
@@ -28,6 +32,11 @@ pub enum Incoming {
 const PROGRESS_DEPTH: usize = 64;
 /// Progress that is larger does not wait: with the depth it bounds what a slow reader costs.
 const PROGRESS_BYTES: usize = 64 * 1024;
+/// Other notifications that wait; no larger than progress.
+const TOLD_DEPTH: usize = 64;
+/// Questions of the server that have no answer yet; and the bytes of those that nobody has looked at, but for a single one.
+const QUESTIONS: usize = 64;
+const QUESTION_BYTES: usize = 4 * 1024 * 1024;
 
 /// Where the answer to one request arrives.
 #[derive(Default)]
@@ -38,7 +47,12 @@ pub(crate) struct Slot {
 #[derive(Default)]
 struct Inner {
     stage: Stage,
-    progress: VecDeque<Frame>,
+    /// What came and was not taken yet: everything but the last thing.
+    waiting: VecDeque<Incoming>,
+    /// Bytes of the questions among it.
+    asking: usize,
+    /// Questions of the server without an answer, by its own ids.
+    questions: Vec<Id>,
     end: Option<Result<Frame, UpstreamError>>,
     /// The asker, while it has nothing to do but wait.
     asker: Option<Waker>,
@@ -81,12 +95,71 @@ impl Slot {
             return Taken::No;
         }
         let mut inner = self.inner();
-        if inner.progress.len() >= PROGRESS_DEPTH {
-            inner.progress.pop_front();
+        let is_progress = |waiting: &Incoming| matches!(waiting, Incoming::Progress(_));
+        if inner.waiting.len() >= PROGRESS_DEPTH
+            && inner.waiting.iter().filter(|waiting| is_progress(waiting)).count() >= PROGRESS_DEPTH
+            && let Some(oldest) = inner.waiting.iter().position(is_progress)
+        {
+            inner.waiting.remove(oldest);
         }
-        inner.progress.push_back(frame);
+        inner.waiting.push_back(Incoming::Progress(frame));
         wake(inner);
         Taken::Yes
+    }
+
+    /// Another notification; what finds no place is lost.
+    pub(crate) fn told(&self, frame: Frame) -> Taken {
+        let mut inner = self.inner();
+        let told = inner.waiting.iter().filter(|waiting| matches!(waiting, Incoming::Told(_))).count();
+        if frame.bytes().len() > PROGRESS_BYTES || told >= TOLD_DEPTH {
+            return Taken::No;
+        }
+        inner.waiting.push_back(Incoming::Told(frame));
+        wake(inner);
+        Taken::Yes
+    }
+
+    /// A request of the server; it has no answer until [`Exchange::reply`].
+    pub(crate) fn question(&self, frame: Frame) -> Taken {
+        let mut inner = self.inner();
+        let Some(id) = frame.id().cloned() else { return Taken::No };
+        let is_over = inner.end.is_some() || inner.stage == Stage::Forgotten;
+        let is_much = inner.asking > 0 && inner.asking + frame.bytes().len() > QUESTION_BYTES;
+        if is_over || is_much || inner.questions.len() >= QUESTIONS || inner.questions.contains(&id) {
+            return Taken::No;
+        }
+        inner.questions.push(id);
+        inner.asking += frame.bytes().len();
+        inner.waiting.push_back(Incoming::Question(frame));
+        wake(inner);
+        Taken::Yes
+    }
+
+    /// The server takes a question back, by `cancelled`. One that nobody saw is as if it had not been asked.
+    pub(crate) fn retract(&self, id: &Id, cancelled: &Frame) -> Taken {
+        if !self.settle(id) {
+            return Taken::No;
+        }
+        let mut inner = self.inner();
+        let is_it =
+            |waiting: &Incoming| matches!(waiting, Incoming::Question(frame) if frame.id() == Some(id));
+        match inner.waiting.iter().position(is_it).and_then(|unseen| inner.waiting.remove(unseen)) {
+            Some(Incoming::Question(unseen)) => {
+                inner.asking -= unseen.bytes().len();
+                Taken::Yes
+            }
+            Some(_) | None => {
+                drop(inner);
+                self.told(cancelled.clone())
+            }
+        }
+    }
+
+    /// Whether that question was open; it is not any more.
+    fn settle(&self, id: &Id) -> bool {
+        let questions = &mut self.inner().questions;
+        let open = questions.iter().position(|open| open == id);
+        open.map(|open| questions.swap_remove(open)).is_some()
     }
 
     pub(crate) fn answer(&self, answer: Result<Frame, UpstreamError>) {
@@ -109,8 +182,11 @@ impl Slot {
     fn take(&self) -> Option<Incoming> {
         let mut inner = self.inner();
         inner.asker = None;
-        if let Some(frame) = inner.progress.pop_front() {
-            return Some(Incoming::Progress(frame));
+        if let Some(waiting) = inner.waiting.pop_front() {
+            if let Incoming::Question(frame) = &waiting {
+                inner.asking -= frame.bytes().len();
+            }
+            return Some(waiting);
         }
         Some(match inner.end.take()? {
             Ok(frame) => Incoming::Answer(frame),
@@ -121,7 +197,7 @@ impl Slot {
     /// Has `asker` woken when there is something to take. False: there is already.
     fn wait(&self, asker: &Waker) -> bool {
         let mut inner = self.inner();
-        let nothing = inner.end.is_none() && inner.progress.is_empty();
+        let nothing = inner.end.is_none() && inner.waiting.is_empty();
         if nothing {
             inner.asker = Some(asker.clone());
         }
@@ -156,6 +232,8 @@ pub struct Exchange {
     manner: Manner,
     deadline: Instant,
     latest: Instant,
+    /// Since when the clock stands still.
+    paused: Option<Instant>,
     /// Set by the first wait, and again when it goes off too early because there was progress.
     timer: Option<Pin<Box<Sleep>>>,
     /// Over: the last thing was handed out.
@@ -178,6 +256,7 @@ impl Exchange {
             manner,
             deadline,
             latest,
+            paused: None,
             timer: None,
             over: false,
             cancelled: Mutex::new(false),
@@ -200,16 +279,18 @@ impl Exchange {
 
     fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Incoming> {
         loop {
-            let now = Instant::now();
+            let now = self.paused.unwrap_or_else(Instant::now);
             // The hard maximum holds also while progress keeps coming.
             if now >= self.latest && !self.slot.is_answered() {
                 return Poll::Ready(self.expire());
             }
             match self.slot.take() {
-                Some(Incoming::Progress(frame)) => {
+                // A question is a sign of life too: whoever answers it may take most of the time allowed.
+                Some(alive @ (Incoming::Progress(_) | Incoming::Question(_))) => {
                     self.deadline = self.latest.min(now + self.wait.first);
-                    return Poll::Ready(Incoming::Progress(frame));
+                    return Poll::Ready(alive);
                 }
+                Some(told @ Incoming::Told(_)) => return Poll::Ready(told),
                 Some(last) => {
                     self.over = true;
                     self.let_go();
@@ -241,6 +322,9 @@ impl Exchange {
 
     /// Ready when the time allowed may be over.
     fn run_timer(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        if self.paused.is_some() {
+            return Poll::Pending;
+        }
         let timer = self.timer.get_or_insert_with(|| Box::pin(sleep_until(self.deadline)));
         let rung = timer.as_mut().poll(context);
         if rung.is_ready() {
@@ -277,6 +361,32 @@ impl Exchange {
         let _untold = self.link.tell(Bytes::from(line));
     }
 
+    /// Answers an [`Incoming::Question`]; the line holds the server's own id. Each is answered once: what answers none that is open
+    /// is not sent, and what is open when the exchange is dropped is refused (spec Q-04).
+    pub fn reply(&self, line: Bytes) {
+        let Some(id) = wire::readable_id(&line).filter(|id| self.slot.settle(id)) else {
+            return self.link.counters.add(|counters| &counters.late);
+        };
+        // It cannot be written as it is: the server waits for something all the same.
+        if let Err(UpstreamError::Garbled { .. }) = self.link.tell(line) {
+            self.link.refuse(&id);
+        }
+    }
+
+    /// From here on its clock stands still, the hard maximum too: a person was asked (spec Q-05). Whoever pauses it bounds the pause.
+    pub fn pause(&mut self) {
+        self.paused.get_or_insert_with(Instant::now);
+    }
+
+    /// Its clock goes on where it stood.
+    pub fn resume(&mut self) {
+        if let Some(since) = self.paused.take() {
+            let pause = since.elapsed();
+            self.deadline += pause;
+            self.latest += pause;
+        }
+    }
+
     fn expire(&mut self) -> Incoming {
         let sent = self.give_up(Some(r#""timed out""#));
         if self.manner != Manner::Quiet {
@@ -300,6 +410,8 @@ impl Exchange {
 
 impl Drop for Exchange {
     fn drop(&mut self) {
+        let questions = std::mem::take(&mut self.slot.inner().questions);
+        questions.iter().for_each(|id| self.link.refuse(id));
         if self.over {
             return;
         }

@@ -1,7 +1,7 @@
 //! Scripted servers over HTTP for the tests: a function from what was asked to what is answered.
 
 use crate::scripted::{LONG, Memory};
-use crate::{Address, EraMemory, Notice, Patience, Seat, Spec, Upstream, What};
+use crate::{Address, Declared, EraMemory, Notice, Patience, Seat, Spec, Upstream, What};
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use futures_util::stream;
@@ -238,8 +238,13 @@ impl Fake {
     }
 
     pub(crate) fn start(&self) -> Arc<Upstream> {
+        self.start_for(Seat::Shared, Declared::nothing())
+    }
+
+    /// For one client, which can do this.
+    pub(crate) fn start_for(&self, seat: Seat, declared: Declared) -> Arc<Upstream> {
         let memory: Arc<dyn EraMemory> = Arc::<Memory>::clone(&self.memory);
-        Upstream::start(Arc::new(self.spec.clone()), Seat::Shared, memory, self.notices.clone())
+        Upstream::start(Arc::new(self.spec.clone()), seat, declared, memory, self.notices.clone())
     }
 
     /// No connection is answered any more, and the port is closed.

@@ -1,6 +1,7 @@
 //! What is said before the first request, in both eras, and how the answers are read (spec 1.3, 9.3).
 
 use crate::connection::Facts;
+use crate::declared::Declared;
 use crate::error::UpstreamError;
 use bytes::Bytes;
 use wire::{Frame, Id, Revision, Shape};
@@ -27,12 +28,13 @@ pub(crate) fn discover(id: &Id) -> Bytes {
     ))
 }
 
-/// The legacy handshake. A connection that serves many promises nothing (spec Q-01).
-pub(crate) fn initialize(id: &Id) -> Bytes {
+/// The legacy handshake, with the capabilities of the one client behind the seat (spec Q-01).
+pub(crate) fn initialize(id: &Id, declared: &Declared) -> Bytes {
     Bytes::from(format!(
-        r#"{{"jsonrpc":"2.0","id":{},"method":"initialize","params":{{"protocolVersion":"{}","capabilities":{{}},"clientInfo":{}}}}}"#,
+        r#"{{"jsonrpc":"2.0","id":{},"method":"initialize","params":{{"protocolVersion":"{}","capabilities":{},"clientInfo":{}}}}}"#,
         id.raw(),
         Revision::LATEST_LEGACY.text(),
+        declared.raw(),
         client_info(),
     ))
 }

@@ -3,6 +3,7 @@
 use crate::backoff::Backoff;
 use crate::connection::{Connection, Wait};
 use crate::counters::Counters;
+use crate::declared::Behalf;
 use crate::error::UpstreamError;
 use crate::exchange::{Exchange, Incoming};
 use crate::hello::{self, Era};
@@ -12,7 +13,9 @@ use crate::peer::{Ending, Fault, Peer};
 use crate::probe::{Opening, Refused};
 use crate::remote::heads;
 use crate::spec::{EraFound, EraMemory, Reach, Spec};
+use crate::tending;
 use crate::upstream::Status;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{mpsc, watch};
@@ -22,6 +25,8 @@ use wire::{Method, Shape};
 
 /// Silence after a ping until a server counts as hung (spec P-12).
 const PING_PATIENCE: Duration = Duration::from_secs(10);
+/// How long a server may take to be told what the last one knew.
+const PREPARING: Duration = Duration::from_secs(10);
 /// How long a full queue to the gateway may hold us up.
 const TELL_PATIENCE: Duration = Duration::from_secs(1);
 
@@ -29,6 +34,7 @@ const TELL_PATIENCE: Duration = Duration::from_secs(1);
 pub(crate) struct Keeper {
     spec: Arc<Spec>,
     voice: Voice,
+    behalf: Behalf,
     memory: Arc<dyn EraMemory>,
     status: watch::Sender<Status>,
     counters: Arc<Counters>,
@@ -67,6 +73,7 @@ enum Life {
 impl Keeper {
     pub(crate) fn new(
         voice: Voice,
+        behalf: Behalf,
         memory: Arc<dyn EraMemory>,
         status: watch::Sender<Status>,
         counters: Arc<Counters>,
@@ -76,6 +83,7 @@ impl Keeper {
         Self {
             spec,
             voice,
+            behalf,
             memory,
             status,
             counters,
@@ -131,8 +139,17 @@ impl Keeper {
                 let since = Instant::now();
                 peer.link().settle(opened.facts.revision.era());
                 let connection = Connection::new(Arc::clone(peer.link()), opened.facts, peer.pid());
-                self.status.send_replace(Status::Up { connection: Arc::clone(&connection), since });
-                let fault = self.serve(&mut peer, &connection, stop).await;
+                let fault = match self.prepare(&mut peer, &connection, stop).await {
+                    Some(fault) => fault,
+                    None => {
+                        self.status.send_replace(Status::Up { connection: Arc::clone(&connection), since });
+                        self.serve(&mut peer, &connection, stop).await
+                    }
+                };
+                if fault == Fault::Forgetful {
+                    self.opening = Choice::Probe;
+                }
+                self.behalf.wishes.begin();
                 let ending = self.finish(peer, fault).await;
                 if stop.is_cancelled() {
                     return Life::Stopped;
@@ -153,7 +170,7 @@ impl Keeper {
         if self.starts > 1 {
             self.counters.add(|counters| &counters.restarts);
         }
-        let peer = Peer::start(&self.spec, &self.counters)?;
+        let peer = Peer::start(&self.spec, &self.behalf, &self.counters)?;
         let (tenant, upstream) = (&*self.spec.tenant, &*self.spec.id);
         let (seat, start) = (&self.voice.seat, self.starts);
         // spec P-14: every start is on record.
@@ -250,13 +267,34 @@ impl Keeper {
         Life::Failed { up: None, error, detail }
     }
 
+    /// Tells a server that was started again what the last one knew, before anybody talks to it (spec P-06). Returns early with what
+    /// ends it.
+    async fn prepare(
+        &self,
+        peer: &mut Peer,
+        connection: &Connection,
+        stop: &CancellationToken,
+    ) -> Option<Fault> {
+        self.behalf.wishes.begin();
+        let link = Arc::clone(peer.link());
+        tokio::select! {
+            biased;
+            // What is not told by then is told beside the first requests.
+            _told_or_late = timeout(PREPARING, tending::catch_up(&link, connection.facts())) => None,
+            fault = peer.fault() => Some(fault),
+            () = stop.cancelled() => Some(Fault::Unwanted),
+        }
+    }
+
     /// Serves an open connection until its server is of no use any more.
     async fn serve(&self, peer: &mut Peer, connection: &Arc<Connection>, stop: &CancellationToken) -> Fault {
         let link = Arc::clone(peer.link());
         let mut announced = false;
         let mut check: Option<Check> = None;
+        let mut tending = pin!(tending::tend(&link, connection.facts()));
         loop {
             tokio::select! {
+                never = &mut tending => match never {},
                 () = stop.cancelled() => return Fault::Unwanted,
                 fault = peer.fault() => return fault,
                 () = link.suspected(), if check.is_none() => check = Some(Check::begin(&link)),
@@ -351,7 +389,11 @@ async fn verdict(check: &mut Option<Check>, link: &Link) -> Result<(), Fault> {
         Incoming::Answer(frame) if link.is_modern() && matches!(hello::era(&frame, true), Era::Legacy) => {
             Err(Fault::Forgetful)
         }
-        Incoming::Answer(_) | Incoming::Progress(_) | Incoming::Failed(_) => Ok(()),
+        Incoming::Answer(_)
+        | Incoming::Progress(_)
+        | Incoming::Question(_)
+        | Incoming::Told(_)
+        | Incoming::Failed(_) => Ok(()),
     }
 }
 

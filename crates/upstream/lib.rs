@@ -9,6 +9,7 @@ mod backoff;
 mod burst;
 mod connection;
 mod counters;
+mod declared;
 mod error;
 mod exchange;
 mod hello;
@@ -23,16 +24,20 @@ mod remote;
 mod spec;
 mod stderr;
 mod stdio;
+mod tending;
 mod upstream;
+mod wishes;
 
 pub use connection::{Connection, Facts, Outbound, Wait};
 pub use counters::{Counters, counters};
+pub use declared::Declared;
 pub use error::UpstreamError;
 pub use exchange::{Exchange, Incoming};
 pub use notice::{Notice, What};
 pub use pool::Pool;
 pub use spec::{Address, EraFound, EraMemory, Launch, LegacySse, Patience, Reach, Seat, Spec};
 pub use upstream::{State, Upstream};
+pub use wishes::Wish;
 
 #[cfg(test)]
 mod fake;

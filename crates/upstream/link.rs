@@ -2,18 +2,22 @@
 
 use crate::connection::Wait;
 use crate::counters::Counters;
+use crate::declared::Behalf;
 use crate::error::UpstreamError;
 use crate::exchange::{Exchange, Request, Slot};
-use crate::notice::{Inbox, Taken};
+use crate::notice::Inbox;
 use crate::remote::heads::Heads;
 use crate::remote::{Site, post};
 use bytes::Bytes;
-use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use tokio::sync::{Notify, mpsc};
-use wire::{Budget, Era, Frame, FrameError, Id, Kind, Method, Shape};
+use wire::{Budget, Era, Frame, Id, Kind, Method};
+
+mod inbound;
+
+pub(crate) use inbound::{fault, unreadable};
 
 /// Lines that wait to be written to one server.
 const QUEUE_LINES: usize = 1024;
@@ -39,6 +43,8 @@ pub(crate) enum Manner {
     Cancellable,
     /// So too. Its answer is a list, and a malformed item hides no other (spec T-14, bug B10).
     Listing,
+    /// So too. It stays open, and what it brings is what the server says unasked (spec X-07).
+    Listening,
     /// Giving it up is not told: the handshake is never cancelled (spec B-22), nor is a ping.
     Quiet,
 }
@@ -87,6 +93,7 @@ impl Drop for Outgoing {
 /// What both sides of a connection share.
 pub(crate) struct Link {
     pub(crate) counters: Arc<Counters>,
+    pub(crate) behalf: Behalf,
     /// What the server says unasked.
     pub(crate) inbox: Inbox,
     carrier: Carrier,
@@ -100,6 +107,8 @@ pub(crate) struct Link {
     pending: Mutex<Pending>,
     queue: mpsc::Sender<Outgoing>,
     queued: Arc<AtomicUsize>,
+    /// The latest request to listen that was taken; what comes by those before it came by this one too.
+    listening: AtomicU64,
     /// How often the server sent anything.
     heard: AtomicU64,
     /// A request timed out or did not get through: is the server still there?
@@ -124,10 +133,12 @@ impl Link {
         counters: Arc<Counters>,
         carrier: Carrier,
         cap: usize,
+        behalf: Behalf,
     ) -> (Arc<Self>, mpsc::Receiver<Outgoing>) {
         let (queue, written) = mpsc::channel(QUEUE_LINES);
         let link = Self {
             counters,
+            behalf,
             inbox: Inbox::default(),
             carrier,
             site: OnceLock::new(),
@@ -137,6 +148,7 @@ impl Link {
             pending: Mutex::default(),
             queue,
             queued: Arc::default(),
+            listening: AtomicU64::new(0),
             heard: AtomicU64::new(0),
             doubt: Notify::new(),
         };
@@ -258,7 +270,9 @@ impl Link {
     }
 
     pub(crate) fn in_flight(&self) -> usize {
-        self.pending().slots.len()
+        let pending = self.pending();
+        // What listens is in nobody's way.
+        pending.slots.values().filter(|open| open.manner != Manner::Listening).count()
     }
 
     /// Ends the link: all open requests fail at once, later ones are refused.
@@ -291,66 +305,9 @@ impl Link {
         self.doubt.notified().await;
     }
 
-    /// Takes one line from the server. The error is for the log: the line is no message.
-    pub(crate) fn receive(&self, line: Bytes) -> Result<(), FrameError> {
-        match self.read(line.clone()) {
-            Ok(frame) => {
-                self.route(frame);
-                Ok(())
-            }
-            Err(error) => {
-                self.broken(&line, &error);
-                Err(error)
-            }
-        }
-    }
-
-    /// Reads one message: strictly, but for the answer to a request for a list, whose items are judged one by one.
-    pub(crate) fn read(&self, text: Bytes) -> Result<Frame, FrameError> {
-        Frame::parse(text.clone(), &self.budget).or_else(|error| {
-            let number = wire::readable_id(&text).and_then(|id| id.as_number());
-            let manner = number.and_then(|number| self.pending().slots.get(&number).map(|open| open.manner));
-            match manner {
-                Some(Manner::Listing) => Frame::parse_leniently(text, &self.budget),
-                Some(Manner::Cancellable | Manner::Quiet) | None => Err(error),
-            }
-        })
-    }
-
     /// A number for a request that is not sent through the queue.
     pub(crate) fn number(&self) -> u64 {
         self.next.fetch_add(1, Ordering::Relaxed)
-    }
-
-    /// Takes one message that came by the stream of the request `number`. Returns it when it is the answer to that request, and
-    /// an error when it would be if it were well-formed. Answers to other requests do not belong there (security 49).
-    pub(crate) fn receive_for(&self, number: u64, text: Bytes) -> Result<Option<Frame>, UpstreamError> {
-        let frame = match self.read(text.clone()) {
-            Ok(frame) => frame,
-            Err(error) => {
-                self.counters.add(|counters| &counters.noise);
-                let meant = wire::readable_id(&text).and_then(|id| id.as_number());
-                return if meant == Some(number) { Err(unreadable(&error)) } else { Ok(None) };
-            }
-        };
-        Ok(self.sort(number, frame))
-    }
-
-    /// The same for a message that was read already.
-    pub(crate) fn sort(&self, number: u64, frame: Frame) -> Option<Frame> {
-        if matches!(frame.shape(), Shape::Request | Shape::Notification) {
-            self.route(frame);
-            return None;
-        }
-        // An error without an id is about the request it comes back by; it could not be read.
-        let is_ours = match frame.id() {
-            Some(id) => id.as_number() == Some(number),
-            None => frame.shape() == Shape::Failure,
-        };
-        if !is_ours {
-            self.counters.add(|counters| &counters.late);
-        }
-        is_ours.then_some(frame)
     }
 
     /// Ends one request that was carried apart from the others.
@@ -361,104 +318,6 @@ impl Link {
             None => self.counters.add(|counters| &counters.late),
         }
     }
-
-    fn route(&self, frame: Frame) {
-        match (frame.shape(), frame.method()) {
-            // spec P-08: not answered, and of no use to anyone.
-            (Shape::Request, _) if self.is_modern() => self.counters.add(|counters| &counters.dropped),
-            (Shape::Result | Shape::Failure, _) => self.answered(frame),
-            (Shape::Notification, Some(Method::Progress)) => self.progressed(frame),
-            (Shape::Notification, _) => {
-                if self.inbox.push(frame) == Taken::No {
-                    self.counters.add(|counters| &counters.dropped);
-                }
-            }
-            (Shape::Request, Some(Method::Ping)) => self.reply(frame.id(), Reply::Pong),
-            (Shape::Request, _) => {
-                let id = frame.id().cloned();
-                if self.inbox.push(frame) == Taken::No {
-                    self.counters.add(|counters| &counters.dropped);
-                    self.reply(id.as_ref(), Reply::Busy);
-                }
-            }
-        }
-    }
-
-    /// Answers a request of the server ourselves (spec U-13).
-    fn reply(&self, id: Option<&Id>, reply: Reply) {
-        let Some(id) = id else { return };
-        let line = match reply {
-            Reply::Pong => wire::code::success(id, "{}"),
-            Reply::Busy => wire::code::failure(Some(id), wire::code::INTERNAL_ERROR, "busy", None),
-        };
-        if self.tell(line).is_err() {
-            self.counters.add(|counters| &counters.dropped);
-        }
-    }
-
-    /// The first answer takes the slot out, so a second one finds none (security 49). An id echoed as a string counts (bug B13).
-    fn answered(&self, frame: Frame) {
-        let number = frame.id().and_then(Id::as_number);
-        match number.and_then(|number| self.pending().slots.remove(&number)) {
-            Some(open) => open.slot.answer(Ok(frame)),
-            None => self.counters.add(|counters| &counters.late),
-        }
-    }
-
-    fn progressed(&self, frame: Frame) {
-        let token = frame.param("progressToken").and_then(|raw| Id::from_raw(raw).ok()?.as_number());
-        let slot = token.and_then(|number| {
-            let pending = self.pending();
-            let open = pending.slots.get(&number)?;
-            open.progress.then(|| Arc::clone(&open.slot))
-        });
-        match slot {
-            Some(slot) => {
-                if slot.progress(frame) == Taken::No {
-                    self.counters.add(|counters| &counters.dropped);
-                }
-            }
-            None => self.counters.add(|counters| &counters.late),
-        }
-    }
-
-    /// A line that is no message. If it looks like the answer to an open request, that request fails now instead of by timeout.
-    fn broken(&self, line: &Bytes, error: &FrameError) {
-        self.counters.add(|counters| &counters.noise);
-        let Some(number) = wire::readable_id(line).and_then(|id| id.as_number()) else { return };
-        let Some(open) = self.pending().slots.remove(&number) else { return };
-        open.slot.answer(Err(unreadable(error)));
-    }
-}
-
-/// What a request is told whose answer cannot be read.
-pub(crate) fn unreadable(error: &FrameError) -> UpstreamError {
-    match error {
-        FrameError::TooLarge { limit } => UpstreamError::TooLarge { limit: *limit },
-        other => UpstreamError::garbled(fault(other)),
-    }
-}
-
-/// What is wrong with a message, without anything it says.
-pub(crate) fn fault(error: &FrameError) -> Cow<'static, str> {
-    match error {
-        FrameError::DuplicateKey { .. } => "a key stands twice in one object".into(),
-        FrameError::Ambiguous { .. } => "a key is nearly a reserved one".into(),
-        FrameError::TooLarge { .. }
-        | FrameError::TooDeep
-        | FrameError::TooManyNodes
-        | FrameError::Syntax { .. }
-        | FrameError::Batch
-        | FrameError::BadId
-        | FrameError::BadVersion
-        | FrameError::NotAMessage => error.to_string().into(),
-    }
-}
-
-#[derive(Clone, Copy)]
-enum Reply {
-    Pong,
-    Busy,
 }
 
 /// Ids start at a random number so that an answer cannot be predicted, and stay below 2^53 for servers that count in doubles.

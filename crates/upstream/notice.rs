@@ -102,6 +102,6 @@ impl Inbox {
     }
 }
 
-fn is_list_change(frame: &Frame) -> bool {
+pub(crate) fn is_list_change(frame: &Frame) -> bool {
     frame.method().is_some_and(|method| Kind::ALL.iter().any(|kind| kind.changed() == method))
 }

@@ -1,6 +1,7 @@
 //! What a seat talks to: a process on this machine, or a server over HTTP.
 
 use crate::counters::Counters;
+use crate::declared::Behalf;
 use crate::link::Link;
 use crate::probe::{self, Opened, Opening, Refused};
 use crate::remote::{Remote, Site};
@@ -83,14 +84,14 @@ impl Door {
 
 impl Peer {
     /// Starts a process, or makes ready to talk over HTTP. The error says what cannot be done.
-    pub(crate) fn start(spec: &Arc<Spec>, counters: &Arc<Counters>) -> Result<Self, String> {
+    pub(crate) fn start(spec: &Arc<Spec>, behalf: &Behalf, counters: &Arc<Counters>) -> Result<Self, String> {
         match &spec.reach {
             Reach::Stdio(launch) => {
-                let started = Process::spawn(spec, launch, counters);
+                let started = Process::spawn(spec, launch, behalf, counters);
                 let process = started.map_err(|error| format!("it cannot be started: {error}"))?;
                 Ok(Self::Process(Box::new(process)))
             }
-            Reach::Http(address) => Remote::start(spec, address, counters).map(Self::Remote),
+            Reach::Http(address) => Remote::start(spec, address, behalf, counters).map(Self::Remote),
         }
     }
 

@@ -1,5 +1,6 @@
 //! Who shares which process: keyed by tenant first (invariant 9).
 
+use crate::declared::{Behind, Declared};
 use crate::error::UpstreamError;
 use crate::notice::Notice;
 use crate::spec::{EraMemory, Seat, Spec};
@@ -33,8 +34,8 @@ struct Tenants {
 
 type Restarts = BTreeMap<(Arc<str>, Arc<str>), u64>;
 
-/// Within a tenant; the upstreams of a seat by their ids.
-type Seats = HashMap<Seat, HashMap<Arc<str>, Arc<Upstream>>>;
+/// Within a tenant; the upstreams of a seat by their ids, one for each set of capabilities that is declared.
+type Seats = HashMap<Seat, HashMap<Arc<str>, Vec<Arc<Upstream>>>>;
 
 impl Pool {
     /// An empty pool. Principals' processes stop after being idle for `idle`. Call it within a runtime.
@@ -55,14 +56,23 @@ impl Pool {
         self.tenants.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The process of this seat, started if there is none yet. A tenant has at most `cap` processes of principals and sessions. A
-    /// seat whose configuration changed is started anew.
-    pub fn seat(&self, spec: &Arc<Spec>, seat: Seat, cap: usize) -> Result<Arc<Upstream>, UpstreamError> {
+    /// The process of this seat for a client that declares this much, started if there is none yet (spec X-02). A tenant has at most
+    /// `cap` processes of principals and sessions. A seat whose configuration changed is started anew. Nothing is declared on behalf
+    /// of those who share (spec Q-01).
+    pub fn seat(
+        &self,
+        spec: &Arc<Spec>,
+        seat: Seat,
+        declared: Declared,
+        cap: usize,
+    ) -> Result<Arc<Upstream>, UpstreamError> {
+        let declared = Behind::of(&seat, declared).declared();
         let tenants = &mut *self.tenants();
         if tenants.closed {
             return Err(UpstreamError::not_running("the gateway is stopping"));
         }
         let known = tenants.seats.get(&*spec.tenant).and_then(|seats| seats.get(&seat)?.get(&*spec.id));
+        let known = known.and_then(|alike| alike.iter().find(|upstream| *upstream.declared() == declared));
         let outdated = match known {
             Some(upstream) if upstream.spec() == spec => {
                 upstream.touch();
@@ -73,17 +83,19 @@ impl Pool {
         };
         let seats = tenants.seats.entry(Arc::clone(&spec.tenant)).or_default();
         if let Some(outdated) = outdated {
-            seats.entry(seat.clone()).or_default().remove(&spec.id);
+            let alike = seats.get_mut(&seat).and_then(|own| own.get_mut(&spec.id));
+            alike.into_iter().for_each(|alike| alike.retain(|one| !Arc::ptr_eq(one, &outdated)));
             count(&mut tenants.gone, &outdated);
             self.tasks.spawn(async move { outdated.stop().await });
         }
-        let own = seats.iter().filter(|(seat, _)| **seat != Seat::Shared).map(|(_, own)| own.len());
-        if seat != Seat::Shared && own.sum::<usize>() >= cap {
+        let own = seats.iter().filter(|(seat, _)| **seat != Seat::Shared).flat_map(|(_, own)| own.values());
+        if seat != Seat::Shared && own.map(Vec::len).sum::<usize>() >= cap {
             return Err(UpstreamError::TooMany { limit: cap });
         }
-        let upstream =
-            Upstream::start(Arc::clone(spec), seat.clone(), Arc::clone(&self.memory), self.notices.clone());
-        seats.entry(seat).or_default().insert(Arc::clone(&spec.id), Arc::clone(&upstream));
+        let (memory, notices) = (Arc::clone(&self.memory), self.notices.clone());
+        let upstream = Upstream::start(Arc::clone(spec), seat.clone(), declared, memory, notices);
+        let alike = seats.entry(seat).or_default().entry(Arc::clone(&spec.id)).or_default();
+        alike.push(Arc::clone(&upstream));
         Ok(upstream)
     }
 
@@ -95,10 +107,17 @@ impl Pool {
         let _ = stopping.await;
     }
 
+    /// All that runs for one seat, whatever is declared there.
+    pub fn of_seat(&self, tenant: &str, seat: &Seat) -> Vec<Arc<Upstream>> {
+        let tenants = self.tenants();
+        let own = tenants.seats.get(tenant).and_then(|seats| seats.get(seat));
+        own.into_iter().flat_map(HashMap::values).flatten().cloned().collect()
+    }
+
     /// How every seat stands.
     pub fn states(&self) -> Vec<(Arc<Spec>, Seat, State)> {
         let tenants = self.tenants();
-        let upstreams = tenants.seats.values().flat_map(HashMap::values).flat_map(HashMap::values);
+        let upstreams = tenants.seats.values().flat_map(HashMap::values).flat_map(HashMap::values).flatten();
         upstreams.map(|one| (Arc::clone(one.spec()), one.seat().clone(), one.state())).collect()
     }
 
@@ -107,7 +126,7 @@ impl Pool {
     pub fn restarts(&self) -> Vec<(Arc<str>, Arc<str>, u64)> {
         let tenants = self.tenants();
         let mut restarts = tenants.gone.clone();
-        let upstreams = tenants.seats.values().flat_map(HashMap::values).flat_map(HashMap::values);
+        let upstreams = tenants.seats.values().flat_map(HashMap::values).flat_map(HashMap::values).flatten();
         upstreams.for_each(|one| count(&mut restarts, one));
         restarts.into_iter().map(|((tenant, upstream), count)| (tenant, upstream, count)).collect()
     }
@@ -119,7 +138,7 @@ impl Pool {
             tenants.closed = true;
             let seats = std::mem::take(&mut tenants.seats);
             let seats = seats.into_values().flat_map(HashMap::into_values);
-            let leaving: Vec<_> = seats.flat_map(HashMap::into_values).collect();
+            let leaving: Vec<_> = seats.flat_map(HashMap::into_values).flatten().collect();
             leaving.iter().for_each(|one| count(&mut tenants.gone, one));
             leaving
         };
@@ -132,7 +151,7 @@ impl Pool {
     fn take_out(&self, tenant: &str, seat: &Seat) -> Vec<Arc<Upstream>> {
         let mut tenants = self.tenants();
         let leaving = tenants.seats.get_mut(tenant).and_then(|seats| seats.remove(seat));
-        let leaving: Vec<_> = leaving.into_iter().flat_map(HashMap::into_values).collect();
+        let leaving: Vec<_> = leaving.into_iter().flat_map(HashMap::into_values).flatten().collect();
         leaving.iter().for_each(|one| count(&mut tenants.gone, one));
         leaving
     }
@@ -144,8 +163,10 @@ impl Pool {
         let mut leaving = Vec::new();
         for (seat, upstreams) in tenants.seats.values_mut().flatten() {
             if matches!(seat, Seat::Principal(_)) {
-                let idle = upstreams.extract_if(|_, upstream| upstream.idle() >= self.idle);
-                leaving.extend(idle.map(|(_, upstream)| upstream));
+                for alike in upstreams.values_mut() {
+                    leaving.extend(alike.extract_if(.., |upstream| upstream.idle() >= self.idle));
+                }
+                upstreams.retain(|_, alike| !alike.is_empty());
             }
         }
         tenants.seats.values_mut().for_each(|seats| seats.retain(|_, upstreams| !upstreams.is_empty()));

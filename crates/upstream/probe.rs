@@ -136,7 +136,7 @@ fn discover(link: &Arc<Link>, spec: &Spec) -> Result<Exchange, Refused> {
 fn heard(incoming: Incoming, spec: &Spec) -> Result<Era, Refused> {
     match incoming {
         Incoming::Answer(frame) => Ok(hello::era(&frame, spec.modern)),
-        Incoming::Progress(_) => Ok(Era::Legacy),
+        Incoming::Progress(_) | Incoming::Question(_) | Incoming::Told(_) => Ok(Era::Legacy),
         Incoming::Failed(UpstreamError::Exited { .. } | UpstreamError::NotRunning { .. }) => {
             Err(Refused::Gone)
         }
@@ -147,7 +147,8 @@ fn heard(incoming: Incoming, spec: &Spec) -> Result<Era, Refused> {
 
 /// Sends `initialize`, which is never cancelled (spec B-22).
 pub(crate) fn initialize(link: &Arc<Link>, spec: &Spec) -> Result<Exchange, UpstreamError> {
-    link.send(&hello::initialize, None, all(spec.patience.start), Manner::Quiet)
+    let declared = link.behalf.behind.declared();
+    link.send(&|id| hello::initialize(id, &declared), None, all(spec.patience.start), Manner::Quiet)
 }
 
 /// Waits for the answer to `initialize`. May be dropped at any await and called again.
@@ -155,7 +156,9 @@ pub(crate) async fn greet(greeting: &mut Exchange) -> Result<Facts, UpstreamErro
     match greeting.next().await {
         Incoming::Answer(frame) => hello::initialized(&frame),
         Incoming::Failed(error) => Err(error),
-        Incoming::Progress(_) => Err(UpstreamError::garbled("progress for initialize")),
+        Incoming::Progress(_) | Incoming::Question(_) | Incoming::Told(_) => {
+            Err(UpstreamError::garbled("something else than an answer to initialize"))
+        }
     }
 }
 

@@ -20,6 +20,7 @@ mod tls;
 pub(crate) use site::Site;
 
 use crate::counters::Counters;
+use crate::declared::Behalf;
 use crate::link::{Carrier, Link};
 use crate::peer::{Ending, Fault};
 use crate::spec::{Address, Spec};
@@ -43,10 +44,11 @@ impl Remote {
     pub(crate) fn start(
         spec: &Arc<Spec>,
         address: &Address,
+        behalf: &Behalf,
         counters: &Arc<Counters>,
     ) -> Result<Self, String> {
         let client = Client::new(address)?;
-        let (link, queue) = Link::new(Arc::clone(counters), Carrier::Http, spec.line_cap);
+        let (link, queue) = Link::new(Arc::clone(counters), Carrier::Http, spec.line_cap, behalf.clone());
         let site = Site::new(Arc::clone(spec), address, client, link);
         site.link.ask_at(&site);
         let posts = tokio::spawn(post::carry(Arc::clone(&site), queue));

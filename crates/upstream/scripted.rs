@@ -1,8 +1,8 @@
 //! Scripted servers for the tests: a few lines of Python behind the real supervisor.
 
 use crate::{
-    Connection, EraFound, EraMemory, Exchange, Incoming, Launch, Notice, Patience, Reach, Seat, Spec,
-    Upstream, Wait, What,
+    Connection, Declared, EraFound, EraMemory, Exchange, Incoming, Launch, Notice, Patience, Reach, Seat,
+    Spec, Upstream, Wait, What,
 };
 use bytes::Bytes;
 use std::collections::HashMap;
@@ -115,8 +115,13 @@ impl Scripted {
     }
 
     pub(crate) fn start(&self) -> Arc<Upstream> {
+        self.start_for(Seat::Shared, Declared::nothing())
+    }
+
+    /// For one client, which can do this.
+    pub(crate) fn start_for(&self, seat: Seat, declared: Declared) -> Arc<Upstream> {
         let memory: Arc<dyn EraMemory> = Arc::<Memory>::clone(&self.memory);
-        Upstream::start(Arc::new(self.spec.clone()), Seat::Shared, memory, self.notices.clone())
+        Upstream::start(Arc::new(self.spec.clone()), seat, declared, memory, self.notices.clone())
     }
 
     /// What the server noted, one word a line.
@@ -180,7 +185,7 @@ pub(crate) async fn meanwhile<T>(exchange: &mut Exchange, event: impl Future<Out
 pub(crate) async fn answer(exchange: &mut Exchange) -> Result<Frame, crate::UpstreamError> {
     loop {
         match exchange.next().await {
-            Incoming::Progress(_) => {}
+            Incoming::Progress(_) | Incoming::Question(_) | Incoming::Told(_) => {}
             Incoming::Answer(frame) => return Ok(frame),
             Incoming::Failed(error) => return Err(error),
         }

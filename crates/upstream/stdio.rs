@@ -2,6 +2,7 @@
 
 use crate::burst::Burst;
 use crate::counters::Counters;
+use crate::declared::Behalf;
 use crate::lines::Lines;
 use crate::link::{self, Carrier, Link, Outgoing};
 use crate::peer::{Ending, Fault, Faults};
@@ -51,7 +52,12 @@ pub(crate) struct Process {
 
 impl Process {
     /// Starts the server behind its supervisor.
-    pub(crate) fn spawn(spec: &Arc<Spec>, launch: &Launch, counters: &Arc<Counters>) -> io::Result<Self> {
+    pub(crate) fn spawn(
+        spec: &Arc<Spec>,
+        launch: &Launch,
+        behalf: &Behalf,
+        counters: &Arc<Counters>,
+    ) -> io::Result<Self> {
         let mut child = command(launch).spawn()?;
         let pid = child.id().ok_or_else(|| io::Error::other("it ended while starting"))?;
         let pipes = child.stdin.take().zip(child.stdout.take()).zip(child.stderr.take());
@@ -59,7 +65,7 @@ impl Process {
         let stdin = pipe::Sender::from_owned_fd(stdin.into_owned_fd()?)?;
         let stdout = pipe::Receiver::from_owned_fd(stdout.into_owned_fd()?)?;
 
-        let (link, queue) = Link::new(Arc::clone(counters), Carrier::Pipe, spec.line_cap);
+        let (link, queue) = Link::new(Arc::clone(counters), Carrier::Pipe, spec.line_cap, behalf.clone());
         let faults = Arc::new(Faults::default());
         let finish = CancellationToken::new();
         let last_line = LastLine::default();

@@ -2,10 +2,12 @@
 
 use crate::connection::Connection;
 use crate::counters::Counters;
+use crate::declared::{Behalf, Behind, Declared};
 use crate::error::UpstreamError;
 use crate::keeper::Keeper;
 use crate::notice::{Notice, Voice};
 use crate::spec::{EraMemory, Seat, Spec};
+use crate::wishes::{Wish, Wishes};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::{mpsc, watch};
@@ -57,6 +59,8 @@ pub(crate) enum Status {
 pub struct Upstream {
     spec: Arc<Spec>,
     seat: Seat,
+    declared: Declared,
+    wishes: Wishes,
     status: watch::Receiver<Status>,
     counters: Arc<Counters>,
     used: Mutex<Instant>,
@@ -70,20 +74,35 @@ impl Upstream {
     pub fn start(
         spec: Arc<Spec>,
         seat: Seat,
+        declared: Declared,
         memory: Arc<dyn EraMemory>,
         notices: mpsc::Sender<Notice>,
     ) -> Arc<Self> {
         let (told, status) = watch::channel(Status::Starting { since: Instant::now() });
         let stop = CancellationToken::new();
         let counters = Arc::<Counters>::default();
+        let behalf = Behalf { behind: Behind::of(&seat, declared), wishes: Wishes::default() };
+        let declared = behalf.behind.declared();
         let voice = Voice { spec: Arc::clone(&spec), seat: seat.clone(), notices };
-        let keeper = Keeper::new(voice, memory, told, Arc::clone(&counters));
+        let keeper = Keeper::new(voice, behalf.clone(), memory, told, Arc::clone(&counters));
         let task = TaskTracker::new();
         task.spawn(keeper.run(stop.clone()));
         task.close();
         let guard = stop.clone().drop_guard();
         let used = Mutex::new(Instant::now());
-        Arc::new(Self { spec, seat, status, counters, used, stop, task, _stop_on_drop: guard })
+        let wishes = behalf.wishes;
+        Arc::new(Self {
+            spec,
+            seat,
+            declared,
+            wishes,
+            status,
+            counters,
+            used,
+            stop,
+            task,
+            _stop_on_drop: guard,
+        })
     }
 
     /// The open connection. Waits for a first start, up to `patience.start`; a seat that failed answers at once with the reason.
@@ -141,6 +160,27 @@ impl Upstream {
         &self.seat
     }
 
+    /// What is declared to its server.
+    pub fn declared(&self) -> &Declared {
+        &self.declared
+    }
+
+    /// What must hold on every conversation with its server from now on, the one that is open included.
+    pub fn want(&self, wish: Wish) {
+        self.wishes.replace(wish);
+    }
+
+    /// Follows a resource, and returns when the server has taken that. A wish from then on: see [`Upstream::want`].
+    pub async fn subscribe(&self, uri: &str) -> Result<(), UpstreamError> {
+        self.connection().await?;
+        self.wishes.add(uri).await
+    }
+
+    /// Follows a resource no more, and returns when the server has heard of it.
+    pub async fn unsubscribe(&self, uri: &str) -> Result<(), UpstreamError> {
+        self.wishes.remove(uri).await
+    }
+
     /// What happened here that nobody was told about.
     pub fn counters(&self) -> &Counters {
         &self.counters
@@ -160,7 +200,7 @@ impl Upstream {
     /// For how long nobody has asked for it and nothing has been in flight.
     pub(crate) fn idle(&self) -> Duration {
         if let Status::Up { connection, .. } = &*self.status.borrow()
-            && connection.in_flight() > 0
+            && (connection.in_flight() > 0 || self.wishes.has_uris())
         {
             self.touch();
         }

@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
-use upstream::{EraFound, EraMemory, Launch, Patience, Seat, Spec, Upstream, supervisor};
+use upstream::{Declared, EraFound, EraMemory, Launch, Patience, Seat, Spec, Upstream, supervisor};
 
 struct Forgetful;
 
@@ -37,7 +37,8 @@ fn hold(command: Vec<OsString>) -> ExitCode {
     let spec = Arc::new(Spec::stdio("t".into(), "held".into(), launch, Patience::default(), 1 << 20));
     runtime.block_on(async {
         let (notices, mut told) = tokio::sync::mpsc::channel(8);
-        let _upstream = Upstream::start(spec, Seat::Shared, Arc::new(Forgetful), notices);
+        let _upstream =
+            Upstream::start(spec, Seat::Shared, Declared::nothing(), Arc::new(Forgetful), notices);
         while told.recv().await.is_some() {}
     });
     ExitCode::SUCCESS

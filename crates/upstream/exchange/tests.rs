@@ -1,6 +1,7 @@
 //! Tests: timeouts, progress and cancellation of one request.
 
 use crate::connection::Wait;
+use crate::declared::{Behalf, Behind, Declared};
 use crate::error::UpstreamError;
 use crate::exchange::{Exchange, Incoming};
 use crate::link::{Carrier, Link, Manner, Outgoing};
@@ -16,7 +17,7 @@ const WAIT: Wait = Wait { first: Duration::from_secs(60), most: Duration::from_s
 const CAP: usize = 20 << 20;
 
 fn link() -> (Arc<Link>, Receiver<Outgoing>) {
-    Link::new(Arc::default(), Carrier::Pipe, CAP)
+    Link::new(Arc::default(), Carrier::Pipe, CAP, Behalf::default())
 }
 
 fn build(id: &wire::Id) -> Bytes {
@@ -365,4 +366,131 @@ async fn only_a_list_survives_what_is_malformed_in_it() {
     assert!(link.receive(Bytes::from(line)).is_err());
     // Nobody knows whose answer it was.
     assert!(tokio::time::timeout(Duration::ZERO, exchange.next()).await.is_err());
+}
+
+fn behalf(behind: Behind) -> Behalf {
+    Behalf { behind, ..Behalf::default() }
+}
+
+/// A link to a process that serves one client only.
+fn exclusive() -> (Arc<Link>, Receiver<Outgoing>) {
+    Link::new(Arc::default(), Carrier::Pipe, CAP, behalf(Behind::One(Declared::of(r#"{"elicitation":{}}"#))))
+}
+
+fn asked(link: &Link, id: &str) {
+    receive(link, format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"elicitation/create","params":{{}}}}"#));
+}
+
+fn logged(link: &Link) {
+    receive(link, r#"{"jsonrpc":"2.0","method":"notifications/message","params":{}}"#.to_owned());
+}
+
+#[tokio::test]
+async fn a_question_belongs_to_the_only_call_of_the_only_client() {
+    let (link, mut queue) = exclusive();
+    let mut exchange = ask(&link, WAIT);
+    // What we ask for ourselves causes no questions.
+    let _quiet = link.send(&build, None, WAIT, Manner::Quiet).unwrap();
+    while written(&mut queue).is_some() {}
+    asked(&link, "\"q\"");
+    logged(&link);
+    let Incoming::Question(question) = exchange.next().await else { panic!() };
+    assert!(matches!(exchange.next().await, Incoming::Told(_)));
+    assert!(link.inbox.pop().is_none());
+    let line = wire::code::success(question.id().unwrap(), "{}");
+    exchange.reply(line.clone());
+    exchange.reply(line);
+    assert_eq!(written(&mut queue).as_deref(), Some(r#"{"jsonrpc":"2.0","id":"q","result":{}}"#));
+    assert_eq!(written(&mut queue), None, "answered once");
+}
+
+#[tokio::test]
+async fn a_question_with_two_causes_or_none_or_on_a_shared_seat_belongs_to_no_request() {
+    let shared = link();
+    let none = exclusive();
+    let two = exclusive();
+    let _calls = (ask(&shared.0, WAIT), ask(&two.0, WAIT), ask(&two.0, WAIT));
+    for (link, _queue) in [&shared, &none, &two] {
+        asked(link, "1");
+        logged(link);
+        let waiting: Vec<String> =
+            std::iter::from_fn(|| link.inbox.pop()).map(|frame| frame.method_name().to_owned()).collect();
+        assert_eq!(waiting, ["elicitation/create", "notifications/message"]);
+    }
+}
+
+#[tokio::test]
+async fn questions_and_what_is_told_are_bounded() {
+    let (link, mut queue) = exclusive();
+    let mut exchange = ask(&link, WAIT);
+    written(&mut queue);
+    (0..65).for_each(|n| asked(&link, &n.to_string()));
+    let busy = written(&mut queue).unwrap();
+    assert!(busy.contains(r#""id":64"#) && busy.contains("busy"), "{busy}");
+    (0..65).for_each(|_| logged(&link));
+    assert_eq!(link.counters.dropped.load(std::sync::atomic::Ordering::Relaxed), 2);
+    for _ in 0..64 {
+        assert!(matches!(exchange.next().await, Incoming::Question(_)));
+    }
+    // Looked at is not answered.
+    asked(&link, "65");
+    assert!(written(&mut queue).unwrap().contains("busy"));
+}
+
+#[tokio::test]
+async fn questions_without_an_answer_are_refused_when_their_request_is_over() {
+    let (link, mut queue) = exclusive();
+    let mut exchange = ask(&link, WAIT);
+    written(&mut queue);
+    asked(&link, "1");
+    asked(&link, "2");
+    assert!(matches!(exchange.next().await, Incoming::Question(_)));
+    drop(exchange);
+    let said: Vec<String> = std::iter::from_fn(|| written(&mut queue)).collect();
+    assert_eq!(said.len(), 3, "{said:?}");
+    assert!(said[..2].iter().all(|line| line.contains("-32602")), "{said:?}");
+    assert!(said[2].contains("notifications/cancelled"));
+}
+
+#[tokio::test]
+async fn a_question_that_is_taken_back_is_not_answered() {
+    let (link, mut queue) = exclusive();
+    let mut exchange = ask(&link, WAIT);
+    written(&mut queue);
+    let take_back = |id: &str| {
+        let params = format!(r#"{{"requestId":{id}}}"#);
+        receive(
+            &link,
+            format!(r#"{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{params}}}"#),
+        );
+    };
+    asked(&link, "1");
+    assert!(matches!(exchange.next().await, Incoming::Question(_)));
+    take_back("1");
+    asked(&link, "2");
+    take_back("2");
+    take_back("3");
+    let Incoming::Told(frame) = exchange.next().await else { panic!() };
+    assert_eq!(frame.param("requestId"), Some("1"));
+    assert!(tokio::time::timeout(Duration::ZERO, exchange.next()).await.is_err(), "never seen");
+    exchange.reply(Bytes::from_static(br#"{"jsonrpc":"2.0","id":1,"result":{}}"#));
+    assert_eq!((written(&mut queue), late(&link)), (None, 2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_clock_stands_still_while_a_person_answers() {
+    let (link, mut queue) = exclusive();
+    let mut exchange = ask(&link, WAIT);
+    written(&mut queue);
+    tokio::time::advance(Duration::from_secs(50)).await;
+    asked(&link, "1");
+    assert!(matches!(exchange.next().await, Incoming::Question(_)));
+    exchange.pause();
+    exchange.pause();
+    let hour = tokio::time::timeout(Duration::from_secs(3600), exchange.next()).await;
+    assert!(hour.is_err(), "neither the time allowed nor the hard maximum runs (spec Q-05)");
+    exchange.resume();
+    let resumed = Instant::now();
+    assert!(matches!(exchange.next().await, Incoming::Failed(UpstreamError::TimedOut { sent: true })));
+    assert_eq!(resumed.elapsed().as_secs(), 60);
 }

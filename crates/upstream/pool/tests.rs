@@ -2,7 +2,7 @@
 
 use crate::pool::Pool;
 use crate::scripted::{CALM, LONG, Memory, Scripted, answer, ask, call};
-use crate::{Seat, Spec, State, UpstreamError, What};
+use crate::{Declared, Seat, Spec, State, UpstreamError, What};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::timeout;
@@ -16,7 +16,7 @@ fn principal(name: &str) -> Seat {
 }
 
 async fn pid(pool: &Pool, spec: &Arc<Spec>, seat: Seat) -> String {
-    let upstream = pool.seat(spec, seat, 64).unwrap();
+    let upstream = pool.seat(spec, seat, Declared::nothing(), 64).unwrap();
     call(&upstream.connection().await.unwrap(), "x", "pid").await
 }
 
@@ -46,7 +46,10 @@ async fn a_process_is_shared_within_a_seat_and_never_between_tenants() {
     assert!(left.iter().all(|(_, _, state)| matches!(state, State::Up { .. })));
     pool.stop_all().await;
     assert!(pool.states().is_empty());
-    assert!(matches!(pool.seat(&acme, Seat::Shared, 1), Err(UpstreamError::NotRunning { .. })));
+    assert!(matches!(
+        pool.seat(&acme, Seat::Shared, Declared::nothing(), 1),
+        Err(UpstreamError::NotRunning { .. })
+    ));
 }
 
 #[tokio::test]
@@ -71,15 +74,18 @@ async fn a_tenant_has_only_so_many_processes_of_its_principals() {
     let acme = Arc::new(scripted.spec.clone());
     let other = Arc::new(Spec { tenant: "other".into(), ..scripted.spec.clone() });
     let pool = pool(&scripted, LONG);
-    pool.seat(&acme, Seat::Shared, 2).unwrap();
-    pool.seat(&acme, principal("ann"), 2).unwrap();
-    pool.seat(&acme, Seat::Session("s".into()), 2).unwrap();
-    let third = pool.seat(&acme, principal("bob"), 2).map(|_| ());
+    pool.seat(&acme, Seat::Shared, Declared::nothing(), 2).unwrap();
+    pool.seat(&acme, principal("ann"), Declared::nothing(), 2).unwrap();
+    pool.seat(&acme, Seat::Session("s".into()), Declared::nothing(), 2).unwrap();
+    let third = pool.seat(&acme, principal("bob"), Declared::nothing(), 2).map(|_| ());
     assert_eq!(third, Err(UpstreamError::TooMany { limit: 2 }));
-    assert!(pool.seat(&acme, principal("ann"), 2).is_ok(), "a seat that is there stays");
-    assert!(pool.seat(&other, principal("bob"), 2).is_ok(), "another tenant has its own");
+    assert!(pool.seat(&acme, principal("ann"), Declared::nothing(), 2).is_ok(), "a seat that is there stays");
+    assert!(
+        pool.seat(&other, principal("bob"), Declared::nothing(), 2).is_ok(),
+        "another tenant has its own"
+    );
     pool.release("acme", &principal("ann")).await;
-    assert!(pool.seat(&acme, principal("bob"), 2).is_ok());
+    assert!(pool.seat(&acme, principal("bob"), Declared::nothing(), 2).is_ok());
     pool.stop_all().await;
 }
 
@@ -156,7 +162,8 @@ serve(on)",
     pid(&pool, &other, Seat::Shared).await;
     for seat in [Seat::Shared, principal("ann")] {
         pid(&pool, &acme, seat.clone()).await;
-        let connection = pool.seat(&acme, seat.clone(), 64).unwrap().connection().await.unwrap();
+        let connection =
+            pool.seat(&acme, seat.clone(), Declared::nothing(), 64).unwrap().connection().await.unwrap();
         assert!(answer(&mut ask(&connection, "die", "{}", CALM)).await.is_err());
         pid(&pool, &acme, seat).await;
     }
@@ -169,4 +176,27 @@ serve(on)",
     assert_eq!(counts(), rows(2), "so does one that was replaced");
     pool.stop_all().await;
     assert_eq!(counts(), rows(2));
+}
+
+#[tokio::test]
+async fn a_principal_has_one_process_for_each_set_of_capabilities() {
+    let scripted = Scripted::new("serve()");
+    let spec = Arc::new(scripted.spec.clone());
+    let pool = pool(&scripted, LONG);
+    let can = [Declared::nothing(), Declared::of(r#"{"elicitation":{}}"#)];
+    let mut seats = Vec::new();
+    for _ in 0..25 {
+        for declared in &can {
+            seats.push(pool.seat(&spec, principal("ann"), declared.clone(), 2).unwrap());
+        }
+    }
+    assert_eq!(pool.states().len(), 2, "spec X-02");
+    assert!(seats.chunks(2).all(|two| two[0].declared() == &can[0] && two[1].declared() == &can[1]));
+    let third = pool.seat(&spec, principal("ann"), Declared::of(r#"{"roots":{}}"#), 2).map(|_| ());
+    assert_eq!(third, Err(UpstreamError::TooMany { limit: 2 }));
+    let shared = pool.seat(&spec, Seat::Shared, can[1].clone(), 2).unwrap();
+    assert_eq!(*shared.declared(), Declared::nothing(), "nobody is asked on behalf of all (spec Q-01)");
+    pool.release("acme", &principal("ann")).await;
+    assert_eq!(pool.states().len(), 1);
+    pool.stop_all().await;
 }

@@ -82,7 +82,7 @@ impl Site {
         while let Ok(Some(text)) = events.next().await {
             self.link.hear();
             // What is no message was counted.
-            let _noise = self.link.receive(text);
+            let _noise = self.link.receive_beside(text);
         }
     }
 }

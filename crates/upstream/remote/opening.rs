@@ -103,7 +103,7 @@ impl Site {
     /// The legacy handshake: after it the server has heard `notifications/initialized`.
     async fn initialize(&self) -> Result<(Facts, Session), NoSession> {
         let number = self.link.number();
-        let line = hello::initialize(&Id::number(number));
+        let line = hello::initialize(&Id::number(number), &self.link.behalf.behind.declared());
         let heard = self.ask(line, number, None, &Session::default()).await?;
         let id = heard.session.clone();
         if heard.answer.is_none() && matches!(heard.status.as_u16(), 400 | 404 | 405) {
@@ -147,6 +147,7 @@ impl Site {
         let begun = timeout(self.spec.patience.start, self.initialize()).await;
         match begun {
             Ok(Ok((facts, session))) if self.facts.get().is_some_and(|before| is_same(before, &facts)) => {
+                self.link.behalf.wishes.begin();
                 self.session.send_replace(session);
                 let (tenant, upstream) = (&*self.spec.tenant, &*self.spec.id);
                 tracing::info!(tenant, upstream, "the session was forgotten; there is another");

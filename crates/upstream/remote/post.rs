@@ -1,8 +1,9 @@
 //! Requests, one POST each, which their askers drive; and what is told without an answer, which waits in the queue.
 
 use crate::error::UpstreamError;
-use crate::hello;
+use crate::hello::{self, Era};
 use crate::link::{Asker, Manner, Outgoing};
+use crate::peer::Fault;
 use crate::remote::site::{Heard, Site, refusal};
 use bytes::Bytes;
 use http::StatusCode;
@@ -16,6 +17,8 @@ use tokio::time::timeout;
 const MOST: usize = 4096;
 /// How long a notification may take.
 const TELLING: Duration = Duration::from_secs(10);
+/// How long a request waits until a new session holds what the old one held.
+const RESTORING: Duration = Duration::from_secs(10);
 
 /// Tells what is in the queue. Runs until the site stops and everything in there has found its end.
 pub(crate) async fn carry(site: Arc<Site>, mut queue: mpsc::Receiver<Outgoing>) {
@@ -39,7 +42,7 @@ pub(crate) async fn carry(site: Arc<Site>, mut queue: mpsc::Receiver<Outgoing>) 
 pub(crate) async fn request(site: Arc<Site>, outgoing: Outgoing, asker: Asker) {
     let _turn = match asker.manner {
         // Is it still there? That is asked when nothing comes back, so it must not wait behind what does not come back.
-        Manner::Quiet => None,
+        Manner::Quiet | Manner::Listening => None,
         Manner::Cancellable | Manner::Listing => Some(site.requests.acquire().await),
     };
     let Some(line) = outgoing.begin() else { return };
@@ -50,6 +53,11 @@ pub(crate) async fn request(site: Arc<Site>, outgoing: Outgoing, asker: Asker) {
     let heard = loop {
         let session = site.session();
         let heard = site.ask(line.clone(), asker.number, outgoing.heads.as_ref(), &session).await;
+        if !site.link.is_modern() && heard.as_ref().is_ok_and(|heard| is_of_another_era(&site, heard)) {
+            // Nothing ran: the revision was refused. It is asked anew what it is (spec E-16).
+            site.link.finish(asker.number, Err(UpstreamError::not_running("it speaks another era by now")));
+            return site.faults.raise(Fault::Forgetful);
+        }
         if session.id.is_none() || !heard.as_ref().is_ok_and(says_forgotten) {
             break heard.and_then(Heard::into_answer);
         }
@@ -59,6 +67,10 @@ pub(crate) async fn request(site: Arc<Site>, outgoing: Outgoing, asker: Asker) {
         }
         if let Err(error) = site.renew_for(asker.number, session).await {
             break Err(error);
+        }
+        // What the old session held the new one holds too, before it serves anybody else (spec H-15).
+        if asker.manner != Manner::Quiet {
+            let _unsettled = timeout(RESTORING, site.link.behalf.wishes.settled()).await;
         }
     };
     match heard {
@@ -75,12 +87,24 @@ pub(crate) async fn request(site: Arc<Site>, outgoing: Outgoing, asker: Asker) {
             // Whether it is still there, and still what it was, is worth a question of its own.
             match error {
                 UpstreamError::NotRunning { .. } => site.link.suspect(),
-                UpstreamError::Garbled { .. } if site.link.is_modern() => site.link.suspect(),
+                // A request to listen that ends is opened again.
+                UpstreamError::Garbled { .. }
+                    if site.link.is_modern() && asker.manner != Manner::Listening =>
+                {
+                    site.link.suspect()
+                }
                 _ => {}
             }
             site.link.finish(asker.number, Err(error));
         }
     }
+}
+
+/// Whether a server that was legacy refuses a request as only a modern one does.
+fn is_of_another_era(site: &Site, heard: &Heard) -> bool {
+    let refusal = heard.answer.as_ref().filter(|answer| answer.error().is_some());
+    heard.status == StatusCode::BAD_REQUEST
+        && refusal.is_some_and(|refusal| !matches!(hello::era(refusal, site.spec.modern), Era::Legacy))
 }
 
 /// 404 means the session. Some servers use it for a method they do not know, and say so; and what answers this

@@ -4,9 +4,12 @@ use super::modern::discovered;
 use crate::fake::{
     Asked, Fake, Reply, Turn, empty, event, events, fine, hello, legacy, message, ready, text,
 };
-use crate::scripted::call;
-use crate::{EraFound, EraMemory, What};
+use crate::scripted::{CALM, answer, ask, call};
+use crate::{EraFound, EraMemory, UpstreamError, What};
+use futures_util::future::BoxFuture;
 use serde_json::json;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use wire::Revision;
 
 type On = fn(Asked) -> Reply;
@@ -183,4 +186,34 @@ async fn the_revision_decides_which_headers_follow() {
         assert_eq!(fake.count("POST", "notifications/initialized"), 0);
         upstream.stop().await;
     }
+}
+
+#[tokio::test]
+async fn a_server_that_became_modern_is_asked_anew_and_nothing_runs_twice() {
+    let upgraded = Arc::<AtomicBool>::default();
+    let (is_new, old) = (Arc::clone(&upgraded), legacy(fine));
+    let mut fake = Fake::new(move |asked: Asked| -> BoxFuture<'static, Reply> {
+        let modern = asked.header("mcp-protocol-version") == "2026-07-28";
+        match (is_new.load(Ordering::Relaxed), asked.method()) {
+            (true, "server/discover") => ready(message(200, &asked.result(discovered()))),
+            (true, _) if !modern => {
+                ready(message(400, &asked.error(-32022, json!({"supported": ["2026-07-28"]}))))
+            }
+            (true, _) => Box::pin(fine(asked)),
+            (false, _) => old(asked),
+        }
+    })
+    .await;
+    let upstream = fake.start();
+    let connection = upstream.connection().await.unwrap();
+    assert_eq!(call(&connection, "tools/call", "ok").await, "1");
+    upgraded.store(true, Ordering::Relaxed);
+    let error = answer(&mut ask(&connection, "tools/call", "{}", CALM)).await.unwrap_err();
+    assert_eq!(error, UpstreamError::not_running("it speaks another era by now"));
+    assert_eq!(fake.down().await, "it forgot what was agreed on");
+    let connection = upstream.connection().await.unwrap();
+    assert_eq!(connection.facts().revision, Revision::R2026_07_28);
+    assert_eq!(fake.memory.recall("acme", "web"), Some(EraFound::Modern));
+    assert_eq!((fake.count("POST", "tools/call"), fake.count("POST", "initialize")), (2, 1), "spec E-16");
+    upstream.stop().await;
 }

@@ -1,5 +1,6 @@
 //! Tests: which connections requests go by, and when those are closed.
 
+use crate::declared::Behalf;
 use crate::fake::{
     Accept, Asked, Fake, Pen, Reply, event, events, fine, legacy, message, ready, silence, stream,
 };
@@ -255,7 +256,8 @@ async fn the_end_of_a_conversation_ends_what_is_on_its_way() {
 async fn nothing_is_left_of_a_server_that_was_let_go() {
     let (doors, pens, fake) = server().await;
     let Reach::Http(address) = &fake.spec.reach else { panic!() };
-    let remote = Remote::start(&Arc::new(fake.spec.clone()), address, &Arc::default()).unwrap();
+    let remote =
+        Remote::start(&Arc::new(fake.spec.clone()), address, &Behalf::default(), &Arc::default()).unwrap();
     let site = Arc::downgrade(remote.site());
     Arc::clone(remote.site()).open(crate::probe::Opening::Initialize).await.unwrap();
     let link = Arc::clone(remote.link());
