@@ -123,6 +123,8 @@ impl Checker<'_> {
             virtual_servers: vec![virtual_servers::open_server("default", &[])],
             extensions: Vec::new(),
             processes: raw::Tenant::default().processes().0,
+            allow: Vec::new(),
+            error_status: raw::Tenant::default().error_status().0,
         }
     }
 

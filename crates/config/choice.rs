@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::form::{Choice, Form};
-use crate::model::{Algorithm, Durability, Share, Sse, Trust};
+use crate::model::{Algorithm, Asks, Durability, ErrorStatus, Naming, Share, Sse, Trust};
 use crate::reader::nearest;
 use crate::word::{Mistake, Word};
 
@@ -98,10 +98,26 @@ choices! { Share {
     "session" "one for each session" => Share::Session;
 } refused {} }
 
+choices! { Asks {
+    "sampling" "what the client's model says" => Asks::Sampling;
+    "roots" "which folders the client works in, asked by programs on this machine" => Asks::Roots;
+    "remote_roots" "the same, asked by servers over HTTP too" => Asks::RemoteRoots;
+} refused {} }
+
 choices! { Sse {
     "detect" "when the server does not understand Streamable HTTP" => Sse::Detect;
     "never" "Streamable HTTP only" => Sse::Never;
     "only" "HTTP+SSE only" => Sse::Only;
+} refused {} }
+
+choices! { Naming {
+    "prefixed" "with the id of the upstream in front" => Naming::Prefixed;
+    "bare" "as the upstream itself does" => Naming::Bare;
+} refused {} }
+
+choices! { ErrorStatus {
+    "protocol" "the one MCP names: 400 or 404 with some errors" => ErrorStatus::Protocol;
+    "ok" "always 200" => ErrorStatus::Ok;
 } refused {} }
 
 choices! { Algorithm {

@@ -29,9 +29,9 @@ pub use check::load;
 pub use filter::{Filter, Pattern, PatternError};
 pub use ipnet::IpNet;
 pub use model::{
-    Algorithm, Audit, AuditSink, Config, Durability, Identity, Issuer, JwksSource, LOCAL_ISSUER, Limits,
-    Secret, ServerTls, SessionLimits, Share, Sse, Tenant, Timeouts, Transport, Trust, Upstream,
-    VirtualServer,
+    Algorithm, Asks, Audit, AuditSink, Config, Durability, ErrorStatus, Identity, Issuer, JwksSource,
+    LOCAL_ISSUER, Limits, Naming, Secret, ServerTls, SessionLimits, Share, Sse, Tenant, Timeouts, Transport,
+    Trust, Upstream, VirtualServer,
 };
 pub use problem::{Problem, Severity, render};
 pub use reference::reference;

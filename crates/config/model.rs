@@ -121,6 +121,19 @@ pub struct Tenant {
     pub extensions: Vec<String>,
     /// The most upstream processes started for single principals.
     pub processes: usize,
+    /// What upstreams may ask of clients beyond elicitation.
+    pub allow: Vec<Asks>,
+    /// The HTTP status that errors have.
+    pub error_status: ErrorStatus,
+}
+
+/// The HTTP status that JSON-RPC errors have in the modern era.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ErrorStatus {
+    /// The one the protocol names.
+    Protocol,
+    /// Always 200.
+    Ok,
 }
 
 /// What proves a principal of a tenant. There is always at least one way.
@@ -191,6 +204,8 @@ pub struct Upstream {
     pub trust: Trust,
     /// Who shares one connection.
     pub share: Share,
+    /// What users are told it is called when it asks them something.
+    pub label: Option<Arc<str>>,
     /// Which tools are visible.
     pub tools: Filter,
     /// Which prompts are visible.
@@ -269,6 +284,17 @@ impl Trust {
     }
 }
 
+/// What upstreams may ask of clients where the tenant allows it (spec Q-10).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Asks {
+    /// What the client's model says.
+    Sampling,
+    /// Which folders it works in, asked by programs on this machine.
+    Roots,
+    /// The same, asked by servers over HTTP too.
+    RemoteRoots,
+}
+
 /// Who shares one connection to an upstream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Share {
@@ -291,6 +317,8 @@ pub struct Timeouts {
     pub call_max: Duration,
     /// One page of a list.
     pub list: Duration,
+    /// A user, or a model, that is asked something.
+    pub answer: Duration,
 }
 
 /// A named selection of upstreams at an address of its own.
@@ -308,6 +336,17 @@ pub struct VirtualServer {
     pub resources: Filter,
     /// The operator accepts that trust tiers mix.
     pub mixed_trust: bool,
+    /// How its things are called.
+    pub names: Naming,
+}
+
+/// How a virtual server calls what its upstreams have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Naming {
+    /// With the id of the upstream in front.
+    Prefixed,
+    /// As the upstream itself does; it has only one.
+    Bare,
 }
 
 /// A value that may be secret: it prints as `***`.

@@ -8,12 +8,14 @@ use crate::address::{Address, Endpoint, Host, HttpUrl, Network, Origin, ProxyUrl
 use crate::choice::{Mode, OneOf, Signature};
 use crate::credential::{Audience, Claim, HeaderName, HeaderText, IssuerName, Jwks, Scope};
 use crate::form::Form;
-use crate::model::{Algorithm, Durability, Share, Sse, Trust};
+use crate::model::{Algorithm, Asks, Durability, ErrorStatus, Naming, Share, Sse, Trust};
 use crate::quantity::{Count, Size, Time};
 use crate::reader::{At, Reader, Written, nearest};
 use crate::section::{Map, section};
 use crate::tree::{Node, What};
-use crate::words::{Argument, Command, Expression, FileGlob, FilePath, Folder, Glob, Held, Id, Variable};
+use crate::words::{
+    Argument, Command, Expression, FileGlob, FilePath, Folder, Glob, Held, Id, Label, Variable,
+};
 
 const DAY_MS: u64 = 86_400_000;
 const HOUR_MS: u64 = 3_600_000;
@@ -167,6 +169,11 @@ section! { "tenants/*.yaml"
         "extensions" extensions: Vec<At<Glob>> = Vec::new();
         /// The most upstream processes and connections that live for single principals at a time.
         "processes" processes: Count<1, 10_000> = Count(64);
+        /// What upstreams may ask of clients beyond elicitation, which is always allowed.
+        "allow" allow: Vec<At<OneOf<Asks>>> = Vec::new();
+        /// The HTTP status of JSON-RPC errors from 2026-07-28 on. Some client libraries take any status but 200 for a
+        /// lost connection; for them write `ok`. What HTTP itself refuses (401, 413, 429 …) keeps its status.
+        "error_status" error_status: OneOf<ErrorStatus> = OneOf(ErrorStatus::Protocol);
     }
     refused {
         "policies": "rules would not be enforced";
@@ -251,6 +258,9 @@ section! { "upstreams.ID"
         "sse" sse: OneOf<Sse> = OneOf(Sse::Detect);
         /// Who shares one process or connection.
         "share" share: OneOf<Share> = OneOf(Share::Principal);
+        /// What users are told the server is called when it asks them something. When it is left out, that is the id,
+        /// and nothing where a virtual server has no other upstream.
+        "label" label: Label;
         /// How far the server is trusted. A virtual server is made of one tier.
         "trust" trust: OneOf<Trust> = OneOf(Trust::Standard);
         /// Which tools are visible.
@@ -324,6 +334,8 @@ section! { "timeouts"
         "call_max" call_max: Time<1, DAY_MS> = Time::seconds(600);
         /// One page of a list.
         "list" list: Limit = Time::seconds(15);
+        /// A user, or a model, that the server asks something. A call does not age meanwhile.
+        "answer" answer: Limit = Time::seconds(600);
     }
     refused {}
 }
@@ -342,6 +354,8 @@ section! { "virtual_servers.NAME"
         /// Accept that upstreams of different trust stand side by side: an untrusted server can then steer what the
         /// model does with a trusted one.
         "mixed_trust" mixed_trust: bool = false;
+        /// How tools, prompts and resources are called here. Only a virtual server of one upstream may be `bare`.
+        "names" names: OneOf<Naming> = OneOf(Naming::Prefixed);
     }
     refused {}
 }

@@ -116,6 +116,35 @@ impl Name for Id {
     const NAMES: &'static str = "id";
 }
 
+/// The longest label, in characters.
+const LABEL_CHARS: usize = 64;
+
+/// What people read as the name of an upstream.
+#[derive(Clone, Debug)]
+pub(crate) struct Label(pub(crate) String);
+
+impl Word for Label {
+    fn form() -> Form {
+        Form::text("text")
+    }
+
+    fn parse(text: &str) -> Result<Label, Mistake> {
+        non_empty(text)?;
+        if text.chars().count() > LABEL_CHARS {
+            return Err(Mistake::new(format!("is longer than {LABEL_CHARS} characters")));
+        }
+        // It stands between brackets, and what follows them is the server's own text.
+        if text.contains(|c: char| c.is_control() || matches!(c, '[' | ']')) {
+            return Err(Mistake::new("holds brackets or control characters").hint("write a plain name"));
+        }
+        Ok(Label(text.to_owned()))
+    }
+
+    fn sample(&self) -> Value {
+        json!(self.0)
+    }
+}
+
 /// The name of an environment variable.
 #[derive(Clone, Debug)]
 pub(crate) struct Variable(pub(crate) String);

@@ -2,8 +2,8 @@
 
 use bytes::Bytes;
 
-use crate::id::Id;
 pub use crate::text::quote;
+use crate::{era::Era, id::Id};
 
 /// Not JSON.
 pub const PARSE_ERROR: i64 = -32700;
@@ -55,10 +55,14 @@ pub fn success(id: &Id, result: &str) -> Bytes {
 
 /// A tool's result that tells the model what went wrong (`isError`). `data` is a JSON object for programs,
 /// under our own `_meta` key.
-pub fn tool_error(id: &Id, text: &str, data: &str) -> Bytes {
+pub fn tool_error(id: &Id, era: Era, text: &str, data: &str) -> Bytes {
     let text = quote(text);
+    let kind = match era {
+        Era::Legacy => "",
+        Era::Modern => r#""resultType":"complete","#, // spec B-30
+    };
     let result = format!(
-        r#"{{"content":[{{"type":"text","text":{text}}}],"isError":true,"_meta":{{"portcullis/error":{data}}}}}"#
+        r#"{{{kind}"content":[{{"type":"text","text":{text}}}],"isError":true,"_meta":{{"portcullis/error":{data}}}}}"#
     );
     success(id, &result)
 }

@@ -129,6 +129,15 @@ pub fn readable_id(bytes: &[u8]) -> Option<Id> {
     Id::from_raw(text::plain(bytes.get(found?)?)).ok()
 }
 
+/// The messages of a batch, each a share of its bytes that nobody has read yet (spec B-07). What could be read in two
+/// ways is refused as a whole.
+pub fn split(batch: &Bytes, budget: &Budget) -> Result<Vec<Bytes>, FrameError> {
+    if scan::scan(batch, budget)?.root != Root::Array {
+        return Err(FrameError::NotAMessage);
+    }
+    Ok(walk::elements(batch, 0..batch.len()).map(|element| batch.slice(element)).collect())
+}
+
 impl Frame {
     /// Reads one message. What could be read in two ways is refused.
     pub fn parse(bytes: Bytes, budget: &Budget) -> Result<Frame, FrameError> {

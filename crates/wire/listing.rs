@@ -5,9 +5,9 @@ use std::{ops::Range, sync::Arc};
 use bytes::Bytes;
 
 use crate::{
-    frame::{Frame, FrameError, Shape},
+    frame::{Edit, Frame, FrameError, Shape},
     method::Kind,
-    scan, text, walk,
+    scan, shape, text, walk,
 };
 
 /// One page of a list.
@@ -156,22 +156,20 @@ impl Item {
     /// (spec T-16). All else stays byte for byte.
     pub fn exposed(&self, key: &str, uri: &dyn Fn(&str) -> String) -> Bytes {
         let bytes = self.raw.as_bytes();
-        let mut edits = vec![(self.name.clone(), text::quote(key))];
+        let edit = |span: Range<usize>, shown: &str| Edit { span, text: text::quote(shown).into() };
+        let mut edits = Vec::new();
+        if *key != *self.key {
+            edits.push(edit(self.name.clone(), key));
+        }
         for span in self.app_uris() {
-            if let Some(native) = bytes.get(span.clone()).and_then(text::string) {
-                edits.push((span, text::quote(&uri(&native))));
+            let Some(native) = bytes.get(span.clone()).and_then(text::string) else { continue };
+            let shown = uri(&native);
+            if shown != native {
+                edits.push(edit(span, &shown));
             }
         }
-        edits.sort_by_key(|(span, _)| span.start);
-        let mut out =
-            Vec::with_capacity(bytes.len() + edits.iter().map(|(_, text)| text.len()).sum::<usize>());
-        let mut at = 0;
-        for (span, text) in edits {
-            out.extend_from_slice(bytes.get(at..span.start).unwrap_or_default());
-            out.extend_from_slice(text.as_bytes());
-            at = span.end;
-        }
-        out.extend_from_slice(bytes.get(at..).unwrap_or_default());
+        edits.sort_by_key(|edit| edit.span.start);
+        let mut out = shape::edited(bytes, &edits);
         text::on_one_line(&mut out);
         out.into()
     }

@@ -110,8 +110,20 @@ pub enum Plan {
     Forward,
     /// Passed on to the peer of a running exchange.
     Relay,
-    /// Begins or ends being told of changes.
+    /// Kept with the session, and made known to the upstreams it concerns.
+    Session,
+    /// Goes on for as long as its client wants to be told of changes.
     Listen,
+}
+
+impl Plan {
+    /// Whether an upstream may hear of it: its intent is on record before that, and its client may have to wait.
+    pub const fn leaves(self) -> bool {
+        match self {
+            Plan::Forward | Plan::Session | Plan::Listen => true,
+            Plan::Answer | Plan::List(_) | Plan::Relay => false,
+        }
+    }
 }
 
 /// The capability that a peer announces for it.
@@ -249,12 +261,12 @@ table! {
     ResourcesList "resources/list" Client Request Nothing [List(Kind::Resources)] A-N Resources;
     TemplatesList "resources/templates/list" Client Request Nothing [List(Kind::Templates)] A-N Resources;
     ResourcesRead "resources/read" Client Request Resource [Forward] A-N Resources;
-    ResourcesSubscribe "resources/subscribe" Client Request Resource [Listen] A-D ResourcesSubscribe;
-    ResourcesUnsubscribe "resources/unsubscribe" Client Request Resource [Listen] A-D ResourcesSubscribe;
+    ResourcesSubscribe "resources/subscribe" Client Request Resource [Session] A-D ResourcesSubscribe;
+    ResourcesUnsubscribe "resources/unsubscribe" Client Request Resource [Session] A-D ResourcesSubscribe;
     PromptsList "prompts/list" Client Request Nothing [List(Kind::Prompts)] A-N Prompts;
     PromptsGet "prompts/get" Client Request Prompt [Forward] A-N Prompts;
     Complete "completion/complete" Client Request Reference [Forward] A-N Completions;
-    SetLevel "logging/setLevel" Client Request Nothing [Answer] A-D Logging;
+    SetLevel "logging/setLevel" Client Request Nothing [Session] A-D Logging;
     Progress "notifications/progress" Both Notification Token [Relay] A-N -;
     Cancelled "notifications/cancelled" Both Notification Request [Relay] A-N -;
     LogMessage "notifications/message" Server Notification Nothing [Relay] A-N Logging;

@@ -5,11 +5,17 @@ use std::{borrow::Cow, ops::Range};
 use bytes::Bytes;
 
 use crate::{
+    Carrier, Revision,
     frame::{Edit, Frame},
     meta,
     scan::{Key, Member},
     text, walk,
 };
+
+mod older;
+
+use older::Unreadable;
+pub use older::{Structured, content, definition};
 
 /// How long a result may be kept, and by whom (spec U-18).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,9 +71,18 @@ pub fn to_modern(answer: &Frame, hints: Option<&Hints>) -> Vec<Edit> {
     sorted(edits)
 }
 
+/// The edits that make a result of an older revision: without structured output that it cannot read, which its content
+/// says then (spec T-10). All else stays as it is.
+pub fn to_older(answer: &Frame, carrier: Option<Carrier>, client: Revision) -> Vec<Edit> {
+    let Some(unreadable) = Unreadable::find(answer, carrier, client) else { return Vec::new() };
+    let Some((result, members)) = answer.result_object() else { return Vec::new() };
+    let leaves = |key: Key| unreadable.leaves(key, answer.bytes());
+    reshaped(result, members, &leaves, &unreadable.added(answer))
+}
+
 /// The edits that make a legacy result: without its type, its hints and the keys of the hop in `_meta`, and
-/// without a `_meta` that held only those.
-pub fn to_legacy(answer: &Frame) -> Vec<Edit> {
+/// without a `_meta` that held only those; and what [`to_older`] does.
+pub fn to_legacy(answer: &Frame, carrier: Option<Carrier>, client: Revision) -> Vec<Edit> {
     let Some((result, members)) = answer.result_object() else { return Vec::new() };
     let bytes = answer.bytes();
     let meta = meta_object(answer);
@@ -75,11 +90,14 @@ pub fn to_legacy(answer: &Frame) -> Vec<Edit> {
     let is_only_of_hop = meta.as_ref().is_some_and(|(_, members)| {
         !members.is_empty() && members.iter().all(|member| is_of_hop(member.key))
     });
+    let unreadable = Unreadable::find(answer, carrier, client);
     let leaves = |key: Key| {
         [RESULT_TYPE, TTL, SCOPE].iter().any(|name| key.says(name, bytes))
             || (is_only_of_hop && key.says(META, bytes))
+            || unreadable.as_ref().is_some_and(|unreadable| unreadable.leaves(key, bytes))
     };
-    let mut edits = reshaped(result, members, &leaves, "");
+    let added = unreadable.as_ref().map(|unreadable| unreadable.added(answer)).unwrap_or_default();
+    let mut edits = reshaped(result, members, &leaves, &added);
     if let Some((span, members)) = meta.filter(|_| !is_only_of_hop) {
         edits.extend(reshaped(span, &members, &is_of_hop, ""));
     }
@@ -151,6 +169,19 @@ fn reshaped(
         edits.push(Edit { span: at..at, text: [added, comma].concat().into() });
     }
     edits
+}
+
+/// `text` with these edits, which have to be in order and apart.
+pub(crate) fn edited(text: &[u8], edits: &[Edit]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(text.len() + edits.iter().map(|edit| edit.text.len()).sum::<usize>());
+    let mut at = 0;
+    for edit in edits {
+        out.extend_from_slice(text.get(at..edit.span.start).unwrap_or_default());
+        out.extend_from_slice(&edit.text);
+        at = edit.span.end;
+    }
+    out.extend_from_slice(text.get(at..).unwrap_or_default());
+    out
 }
 
 /// In the order of their places; what is put in before a byte comes before what takes the byte's place.

@@ -21,6 +21,14 @@ pub fn event(message: &Pieces, id: Option<&str>) -> Pieces {
     pieces
 }
 
+/// The first event of a stream: says where to come back to and after how many milliseconds, and nothing else (spec H-23).
+pub fn priming(id: &str, retry: u32) -> Pieces {
+    let mut pieces = Pieces::with_capacity(1);
+    let id = id.replace(['\n', '\r', '\0'], "");
+    pieces.push_as_is(format!("id: {id}\nretry: {retry}\ndata: \n\n").into());
+    pieces
+}
+
 /// One event that arrived.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {

@@ -21,7 +21,7 @@ pub enum Carrier {
 }
 
 impl Carrier {
-    const fn member(self) -> &'static str {
+    pub(crate) const fn member(self) -> &'static str {
         match self {
             Carrier::CallResult => "content",
             Carrier::PromptResult => "messages",
@@ -30,7 +30,7 @@ impl Carrier {
     }
 }
 
-/// One edit for every URI in `answer`. Only URIs in the places MCP gives them are touched; text that looks
+/// One edit for every URI in `answer` that is another for the client. Only URIs in the places MCP gives them are touched; text that looks
 /// like one is not.
 pub fn edits(answer: &Frame, carrier: Carrier, rewrite: &dyn Fn(&str) -> String) -> Vec<Edit> {
     let mut edits = Vec::new();
@@ -40,8 +40,10 @@ pub fn edits(answer: &Frame, carrier: Carrier, rewrite: &dyn Fn(&str) -> String)
         return edits;
     }
     let mut add = |span: Range<usize>| {
-        if let Some(uri) = bytes.get(span.clone()).and_then(text::string) {
-            edits.push(Edit { span, text: Bytes::from(text::quote(&rewrite(&uri))) });
+        let Some(uri) = bytes.get(span.clone()).and_then(text::string) else { return };
+        let shown = rewrite(&uri);
+        if shown != uri {
+            edits.push(Edit { span, text: Bytes::from(text::quote(&shown)) });
         }
     };
     for element in walk::elements(bytes, list) {

@@ -28,6 +28,8 @@ impl Checker<'_> {
             virtual_servers,
             extensions: raw.extensions().into_iter().map(|glob| glob.value.0.text).collect(),
             processes: raw.processes().0,
+            allow: raw.allow().into_iter().map(|asks| asks.value.0).collect(),
+            error_status: raw.error_status().0,
         })
     }
 

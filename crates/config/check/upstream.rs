@@ -31,6 +31,7 @@ impl Checker<'_> {
             transport,
             trust: raw.trust().0,
             share: raw.share().0,
+            label: raw.label.as_ref().map(|label| label.value.0.as_str().into()),
             tools,
             prompts,
             resources,
@@ -90,6 +91,7 @@ impl Checker<'_> {
             call: raw.call().0,
             call_max: raw.call_max().0,
             list: raw.list().0,
+            answer: raw.answer().0,
         };
         let written = raw.call.as_ref().map(|call| &call.place);
         let written = written.or(raw.call_max.as_ref().map(|call_max| &call_max.place));

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::Checker;
 use crate::filter::Filter;
-use crate::model::{Trust, Upstream, VirtualServer};
+use crate::model::{Naming, Trust, Upstream, VirtualServer};
 use crate::problem::Place;
 use crate::raw;
 use crate::reader::{At, nearest};
@@ -52,6 +52,11 @@ impl Checker<'_> {
                         split them, or accept it with `mixed_trust: true`";
             self.one_tier(&ids, tenant, &listed.place, hint);
         }
+        if let (Some(names), Naming::Bare, 2..) = (&server.names, server.names().0, ids.len()) {
+            let message = format!("bare names of {} upstreams: two of them may use one name", ids.len());
+            let hint = "give each upstream a virtual server of its own, or remove `names`";
+            self.error(&names.place, message, hint);
+        }
         let tools = self.filter(&server.tools(), &ids);
         let prompts = self.filter(&server.prompts(), &ids);
         let resources = self.filter(&server.resources(), &[]);
@@ -62,6 +67,7 @@ impl Checker<'_> {
             prompts,
             resources,
             mixed_trust: server.mixed_trust(),
+            names: server.names().0,
         })
     }
 
@@ -130,5 +136,6 @@ pub(super) fn open_server(name: &str, upstreams: &[Upstream]) -> VirtualServer {
         prompts: Filter::default(),
         resources: Filter::default(),
         mixed_trust: false,
+        names: Naming::Prefixed,
     }
 }

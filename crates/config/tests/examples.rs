@@ -48,8 +48,19 @@ fn every_key_of_a_tenant_is_in_an_example() {
                     let written = format!("{}:", key.name);
                     let shown = TENANT.contains(&written) || TEAM_TENANT.contains(&written);
                     // Escapes and bounds that most tenants never need.
-                    let rare = ["dir", "prompts", "resources", "max_tools", "start", "call_max", "list"];
-                    let rare = [&rare[..], &["extensions", "processes", "mixed_trust", "insecure"]].concat();
+                    let rare =
+                        ["dir", "prompts", "resources", "max_tools", "start", "call_max", "list", "answer"];
+                    let rarer = [
+                        "extensions",
+                        "processes",
+                        "mixed_trust",
+                        "insecure",
+                        "names",
+                        "error_status",
+                        "allow",
+                        "label",
+                    ];
+                    let rare = [&rare[..], &rarer].concat();
                     assert!(shown || rare.contains(&key.name), "`{}` is not shown", key.name);
                     look(&key.form);
                 }

@@ -536,3 +536,19 @@ fn equal_keys_that_pass_cost_linear_time() {
     let frame = Frame::parse_leniently(raw.into(), &Budget::UPSTREAM).unwrap();
     assert!(!frame.is_strict());
 }
+
+#[test]
+fn a_batch_is_split_into_shares_of_its_bytes() {
+    let split = |text: &'static str| split(&Bytes::from_static(text.as_bytes()), &Budget::CLIENT);
+    let parts = |text| split(text).map(|all| all.iter().map(|one| one.to_vec()).collect::<Vec<_>>());
+    assert_eq!(parts("[]").unwrap(), Vec::<Vec<u8>>::new());
+    let text = " [ {\"a\":[1,{}]} ,\n7, \"],[\" ,[] ] ";
+    let expected: [&[u8]; 4] = [b"{\"a\":[1,{}]}", b"7", b"\"],[\"", b"[]"];
+    assert_eq!(parts(text).unwrap(), expected);
+    assert_eq!(split("{}").unwrap_err(), FrameError::NotAMessage);
+    assert!(split("[1,]").unwrap_err().is_parse_error());
+    assert!(split("[{}] []").unwrap_err().is_parse_error());
+    for text in [r#"[{"a":1,"a":2}]"#, r#"[{"b":{"a":1,"\u0061":2}}]"#] {
+        assert!(matches!(split(text), Err(FrameError::DuplicateKey { .. })), "{text}");
+    }
+}

@@ -25,12 +25,12 @@ fn the_table_is_as_agreed() {
         resources/list                           Client Request Nothing List(Resources) 2024-11-05..2026-07-28 Resources
         resources/templates/list                 Client Request Nothing List(Templates) 2024-11-05..2026-07-28 Resources
         resources/read                           Client Request Resource Forward 2024-11-05..2026-07-28 Resources
-        resources/subscribe                      Client Request Resource Listen 2024-11-05..2025-11-25 ResourcesSubscribe
-        resources/unsubscribe                    Client Request Resource Listen 2024-11-05..2025-11-25 ResourcesSubscribe
+        resources/subscribe                      Client Request Resource Session 2024-11-05..2025-11-25 ResourcesSubscribe
+        resources/unsubscribe                    Client Request Resource Session 2024-11-05..2025-11-25 ResourcesSubscribe
         prompts/list                             Client Request Nothing List(Prompts) 2024-11-05..2026-07-28 Prompts
         prompts/get                              Client Request Prompt Forward 2024-11-05..2026-07-28 Prompts
         completion/complete                      Client Request Reference Forward 2024-11-05..2026-07-28 Completions
-        logging/setLevel                         Client Request Nothing Answer 2024-11-05..2025-11-25 Logging
+        logging/setLevel                         Client Request Nothing Session 2024-11-05..2025-11-25 Logging
         notifications/progress                   Both Notification Token Relay 2024-11-05..2026-07-28 -
         notifications/cancelled                  Both Notification Request Relay 2024-11-05..2026-07-28 -
         notifications/message                    Server Notification Nothing Relay 2024-11-05..2026-07-28 Logging

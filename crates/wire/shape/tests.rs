@@ -18,6 +18,11 @@ fn answer(result: &str) -> Frame {
         .unwrap()
 }
 
+/// What no revision of the era can read is the subject of `older`.
+fn to_legacy(answer: &Frame) -> Vec<Edit> {
+    super::to_legacy(answer, None, Revision::LATEST_LEGACY)
+}
+
 /// The answer as it leaves with these edits, which have to be in order and apart.
 fn edited(answer: &Frame, edits: &[Edit]) -> Frame {
     assert!(edits.is_sorted_by(|one, other| one.span.end <= other.span.start), "{edits:?}");

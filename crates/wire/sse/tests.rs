@@ -162,3 +162,11 @@ proptest! {
         prop_assert_eq!(decode(stream.replace('\n', end).as_bytes(), chunk), expected);
     }
 }
+
+#[test]
+fn a_priming_event_has_an_id_a_delay_and_nothing_to_say() {
+    let mut decoder = Decoder::new(1024);
+    let events = decoder.push(&priming("1-0\n\r\0x", 1000).join()).unwrap();
+    assert_eq!((events.len(), events[0].data.is_empty()), (1, true));
+    assert_eq!((events[0].id.as_deref(), decoder.retry()), (Some("1-0x"), Some(1000)));
+}
