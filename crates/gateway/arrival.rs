@@ -12,7 +12,7 @@ use bytes::Bytes;
 use tokio::time::{Interval, interval};
 use wire::Pieces;
 
-use crate::{running::Running, session::Listener, snapshot::Snapshot};
+use crate::{running::Running, session::Reader, snapshot::Snapshot};
 
 /// What a transport hands in: who knocked, and a body nobody has read yet.
 pub struct Arrival {
@@ -33,6 +33,8 @@ pub struct Head {
     pub session: Option<Box<str>>,
     /// `MCP-Protocol-Version`, as sent; an empty header counts as none.
     pub revision: Option<Box<str>>,
+    /// `Last-Event-ID`, as sent. Means something only to a session's GET (spec H-21, H-26).
+    pub last_event: Option<Box<str>>,
     /// Every `Authorization` value, as sent.
     pub authorization: Credentials,
     /// The headers that repeat parts of a modern body, as sent.
@@ -136,13 +138,13 @@ pub enum Reply {
     },
     /// The answer comes from upstream.
     Running(Running),
-    /// The stream of a session.
+    /// A stream of a session, opened by GET.
     Listening(Box<Listening>),
 }
 
-/// A session's stream for what belongs to no request. Dropping it closes the stream in the session.
+/// A stream that was opened by GET: one for what belongs to no request, or one that its client lost and goes on with.
 pub struct Listening {
-    listener: Listener,
+    reader: Reader,
     snapshot: Arc<Snapshot>,
     head: Head,
     check: Interval,
@@ -152,15 +154,16 @@ pub struct Listening {
 const CHECK: Duration = Duration::from_secs(5);
 
 impl Listening {
-    pub(crate) fn new(listener: Listener, snapshot: Arc<Snapshot>, head: Head) -> Listening {
-        Listening { listener, snapshot, head, check: interval(CHECK) }
+    pub(crate) fn new(reader: Reader, snapshot: Arc<Snapshot>, head: Head) -> Listening {
+        Listening { reader, snapshot, head, check: interval(CHECK) }
     }
 
-    /// The next message; none when the session, the credential or the gateway ends. May be dropped half-way.
-    pub async fn next(&mut self) -> Option<Pieces> {
+    /// The next event as it is written; none when the session, the credential or the gateway ends, or a resumed stream
+    /// has given its answer. May be dropped half-way.
+    pub async fn next_event(&mut self) -> Option<Pieces> {
         loop {
             tokio::select! {
-                message = self.listener.next() => return message,
+                event = self.reader.next_event() => return event,
                 _ = self.check.tick() => {
                     if self.snapshot.authn.identify(&self.head).is_err() {
                         return None;

@@ -22,7 +22,7 @@ pub(crate) use bearer::LONGEST;
 pub use compile::IdentityError;
 use flaw::Flaw;
 use identity::Identity;
-pub use jwks::JwksError;
+pub use jwks::{Connector, JwksError, connector};
 pub(crate) use keys::KeySet;
 pub use keys::KeysError;
 pub(crate) use token::{LIFE, credential, is_name, is_scope};

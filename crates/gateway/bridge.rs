@@ -5,21 +5,49 @@ use bytes::Bytes;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use upstream::{Facts, UpstreamError};
-use wire::{Edit, Era, Frame, Id, Method, Pieces, code, meta, shape, uris};
+use wire::{Carrier, Era, Frame, Id, Method, Pieces, Revision, code, meta, shape, uris};
 
-use crate::handshake;
+use crate::{
+    asking::Offer,
+    handshake,
+    logging::{Level, with_level},
+};
 
 /// Values a completion may have (spec K-03).
 const COMPLETIONS: usize = 100;
 
+/// Who sends a request, as far as a modern upstream may know.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sender<'a> {
+    /// What the client can be asked.
+    pub(crate) offer: &'a Offer,
+    /// How much of the server's log it wants to hear.
+    pub(crate) level: Option<Level>,
+}
+
+impl Sender<'static> {
+    /// The gateway, for itself.
+    pub(crate) fn ourselves() -> Sender<'static> {
+        Sender { offer: Offer::nothing(), level: None }
+    }
+}
+
 /// `_meta` of a request, for an upstream of this era: hop keys are ours, the progress token is `token`, all
 /// else is the client's. None when nothing is left.
-pub(crate) fn request_meta(facts: &Facts, client: Option<&str>, token: Option<u64>) -> Option<String> {
+pub(crate) fn request_meta(
+    facts: &Facts,
+    client: Option<&str>,
+    token: Option<u64>,
+    sender: &Sender<'_>,
+) -> Option<String> {
     match facts.revision.era() {
         Era::Legacy if client.is_none() && token.is_none() => None,
         Era::Legacy => meta::for_upstream(client, token),
-        // Questions that begin upstream are not carried yet, so no client capability is declared (spec X-01).
-        Era::Modern => Some(wire::client_meta(client, token, "{}")),
+        // What the client can be asked goes with each request, never more (spec X-01).
+        Era::Modern => {
+            let meta = wire::client_meta(client, token, &sender.offer.envelope());
+            Some(with_level(meta, sender.level))
+        }
     }
 }
 
@@ -28,9 +56,14 @@ pub(crate) fn request_meta(facts: &Facts, client: Option<&str>, token: Option<u6
 pub(crate) fn modern_members(with_server: bool) -> String {
     let mut members = String::from(",\"resultType\":\"complete\",\"ttlMs\":0,\"cacheScope\":\"private\"");
     if with_server {
-        members.push_str(&format!(",\"_meta\":{{\"{}\":{}}}", meta::SERVER_INFO, handshake::server_info()));
+        members.push_str(&server_meta());
     }
     members
+}
+
+/// Who answers, as a member of a modern result, with its leading comma.
+pub(crate) fn server_meta() -> String {
+    format!(",\"_meta\":{{\"{}\":{}}}", meta::SERVER_INFO, handshake::server_info())
 }
 
 /// An answer of ours that has no content of its own.
@@ -48,13 +81,14 @@ pub(crate) fn empty_result(era: Era) -> &'static str {
 pub(crate) fn result(
     answer: &Frame,
     id: &Id,
-    (upstream, client): (Era, Era),
+    (upstream, revision): (Era, Revision),
     method: Method,
     rewrite: &dyn Fn(&str) -> String,
 ) -> Result<Pieces, UpstreamError> {
+    let client = revision.era();
     // In either era: what a legacy server says of types must not reach a modern client as a promise.
     if shape::result_type(answer).is_some_and(|kind| kind != "complete") {
-        let why = "it asks for input, which this release does not carry";
+        let why = "the result is of a type that is not carried";
         return Err(UpstreamError::Garbled { why: why.into() });
     }
     if method == Method::Complete
@@ -62,24 +96,29 @@ pub(crate) fn result(
     {
         return Ok(Pieces::one(short));
     }
+    let carrier = carrier(method);
     let shaped = match (upstream, client) {
-        (Era::Legacy, Era::Legacy) => Vec::new(),
-        (Era::Modern, Era::Legacy) => shape::to_legacy(answer),
+        (Era::Legacy, Era::Legacy) => shape::to_older(answer, carrier, revision),
+        (Era::Modern, Era::Legacy) => shape::to_legacy(answer, carrier, revision),
         (Era::Legacy | Era::Modern, Era::Modern) => {
             // A resource of one caller is nobody else's, whatever the upstream says (spec U-19, R-09).
             let hints = shape::Hints { ttl_ms: 0, private: true };
             shape::to_modern(answer, (method == Method::ResourcesRead).then_some(&hints))
         }
     };
-    Ok(answer.answer(id, &shape::merge(uri_edits(answer, method, rewrite), shaped)))
+    let content = carrier.map_or_else(Vec::new, |carrier| {
+        let older = shape::content(answer, carrier, revision, rewrite);
+        shape::merge(uris::edits(answer, carrier, rewrite), older)
+    });
+    Ok(answer.answer(id, &shape::merge(content, shaped)))
 }
 
-fn uri_edits(answer: &Frame, method: Method, rewrite: &dyn Fn(&str) -> String) -> Vec<Edit> {
+fn carrier(method: Method) -> Option<Carrier> {
     match method {
-        Method::ToolsCall => uris::edits(answer, uris::Carrier::CallResult, rewrite),
-        Method::PromptsGet => uris::edits(answer, uris::Carrier::PromptResult, rewrite),
-        Method::ResourcesRead => uris::edits(answer, uris::Carrier::ReadResult, rewrite),
-        _ => Vec::new(),
+        Method::ToolsCall => Some(Carrier::CallResult),
+        Method::PromptsGet => Some(Carrier::PromptResult),
+        Method::ResourcesRead => Some(Carrier::ReadResult),
+        _ => None,
     }
 }
 
@@ -115,38 +154,4 @@ fn completion(id: &Id, client: Era, values: &[&str], total: Option<&str>, more: 
     let values = values.join(",");
     let completion = format!("{{\"completion\":{{\"values\":[{values}]{total},\"hasMore\":{more}}}{kind}}}");
     code::success(id, &completion)
-}
-
-/// An upstream's JSON-RPC error, as far as it concerns the client. Its text is a stranger's: cut, and free
-/// of control characters (spec Z-05). Codes that speak about our own hop never pass (spec X-04), and "not
-/// found" has another code in each era (spec R-05).
-pub(crate) fn error(answer: &Frame, id: &Id, client: Era, rewrite: &dyn Fn(&str) -> String) -> Bytes {
-    const LONGEST: usize = 2048;
-    let said = answer.error_member("code").and_then(|raw| raw.parse::<i64>().ok());
-    let code = match said {
-        Some(code::RESOURCE_NOT_FOUND) if client == Era::Modern => code::INVALID_PARAMS,
-        Some(code) if !(-32099..=-32020).contains(&code) => code,
-        Some(_) | None => code::INTERNAL_ERROR,
-    };
-    let message = answer
-        .error_member("message")
-        .and_then(|raw| serde_json::from_str::<String>(raw).ok())
-        .unwrap_or_else(|| "the upstream reported an error".to_owned());
-    let message: String = message.chars().filter(|c| !c.is_control() || *c == '\n').take(LONGEST).collect();
-    let data = answer.error_member("data").filter(|data| data.len() <= 4 * LONGEST);
-    match data.and_then(|data| named_uri(data).map(|uri| rewrite(&uri))) {
-        Some(uri) => {
-            code::failure(Some(id), code, &message, Some(&format!("{{\"uri\":{}}}", code::quote(&uri))))
-        }
-        None => code::failure(Some(id), code, &message, data),
-    }
-}
-
-/// `data.uri` of "resource not found", which must be the URI the client knows (spec R-03, R-05).
-fn named_uri(data: &str) -> Option<String> {
-    #[derive(Deserialize)]
-    struct Named {
-        uri: String,
-    }
-    serde_json::from_str::<Named>(data).ok().map(|named| named.uri)
 }

@@ -24,7 +24,6 @@ use tokio::sync::watch;
 use wire::Kind;
 
 pub(crate) use bind::{Reference, bind};
-pub(crate) use names::uri_prefix;
 use shelf::Shown;
 pub(crate) use view::View;
 
@@ -35,6 +34,8 @@ pub(crate) struct Source {
     pub(crate) config: config::Upstream,
     /// What the pool needs to start it.
     pub(crate) spec: Arc<upstream::Spec>,
+    /// What it may ask of clients.
+    pub(crate) reach: crate::asking::Reach,
 }
 
 /// One tenant's catalog.
@@ -45,6 +46,8 @@ pub(crate) struct Catalog {
     pub(crate) sources: BTreeMap<Arc<str>, Source>,
     /// Principal processes there may be.
     pub(crate) processes: usize,
+    /// The HTTP status that errors have.
+    pub(crate) error_status: config::ErrorStatus,
     rules: Rules,
     stock: Mutex<BTreeMap<Arc<str>, Stock>>,
     shop: ArcSwap<Shop>,
@@ -118,6 +121,7 @@ impl Catalog {
             tenant: TenantId::new(Arc::clone(&tenant.name)),
             sources,
             processes: tenant.processes,
+            error_status: tenant.error_status,
             rules: Rules {
                 ids,
                 servers: tenant.virtual_servers.clone(),

@@ -11,6 +11,7 @@ use wire::{
 use crate::{
     arrival::{Head, Verb},
     error::EraError,
+    logging::Level,
 };
 
 /// The longest method name that is looked at, in bytes.
@@ -43,6 +44,9 @@ pub(crate) fn classify(head: &Head, frame: &Frame) -> Result<Era, EraError> {
         return Err(EraError::NotServed(cut(&version)));
     }
     match wire::envelope(frame) {
+        Some(Ok(envelope)) if envelope.log_level.is_some_and(|raw| Level::read(raw).is_none()) => {
+            return Err(EraError::LogLevel);
+        }
         Some(Ok(_)) => (),
         Some(Err(EnvelopeError::NoCapabilities | EnvelopeError::BadCapabilities)) => {
             return Err(EraError::NoEnvelope(meta::CAPABILITIES));
@@ -155,6 +159,7 @@ mod tests {
             endpoint: Default::default(),
             session: some(session),
             revision: some(header),
+            last_event: None,
             authorization: Default::default(),
             mirror: Mirrored { method: some(method), name: some(name), params: Vec::new(), repeated: None },
             accepts_json: true,

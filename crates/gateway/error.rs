@@ -2,12 +2,23 @@
 
 use std::fmt::Write as _;
 
-use admission::{CheckName, Denial, Sort};
+use admission::{CheckName, Sort};
 use bytes::Bytes;
-use upstream::UpstreamError;
-use wire::{Era, FrameError, Id, code};
+use config::ErrorStatus;
+use wire::{Era, FrameError, Id, Revision, code};
 
-use crate::{arrival::BodyError, audit::AuditError};
+use crate::{arrival::BodyError, asking::Unmet, audit::AuditError};
+
+mod cleaned;
+mod failed;
+mod relayed;
+
+use cleaned::cleaned;
+pub(crate) use failed::{Failed, Refused};
+pub(crate) use relayed::Relayed;
+
+/// The longest text of a stranger that is passed on, in bytes (spec Z-05).
+const LONGEST: usize = 2048;
 
 /// Why a message did not get the answer it asked for.
 #[derive(Debug, thiserror::Error)]
@@ -45,32 +56,12 @@ pub(crate) enum Error {
     /// The upstream did not answer, or not properly.
     #[error("upstream: {0}")]
     Upstream(#[from] Box<Failed>),
-}
-
-/// A denial, and what was denied, in the caller's own words.
-#[derive(Debug, thiserror::Error)]
-#[error("{denial}")]
-pub(crate) struct Refused {
-    /// Who said no.
-    pub(crate) denial: Denial,
-    /// What kind of thing was asked for.
-    pub(crate) sort: Option<Sort>,
-    /// It was only referred to, by a completion: there is one code for all kinds then (spec K-05, K-06).
-    pub(crate) referred: bool,
-    /// The name or URI as the caller wrote it.
-    pub(crate) name: Box<str>,
-}
-
-/// An upstream's failure, and whose it was.
-#[derive(Debug, thiserror::Error)]
-#[error("upstream `{upstream}`: {why}")]
-pub(crate) struct Failed {
-    /// The upstream's configured id.
-    pub(crate) upstream: std::sync::Arc<str>,
-    /// What went wrong.
-    pub(crate) why: UpstreamError,
-    /// The call was a `tools/call`: the model is told in a result it can read.
-    pub(crate) tool: bool,
+    /// The upstream answered with an error of its own.
+    #[error(transparent)]
+    Relayed(#[from] Box<Relayed>),
+    /// The upstream asked for something, and did not get it.
+    #[error(transparent)]
+    Unmet(#[from] Box<Unmet>),
 }
 
 /// Identification failed.
@@ -111,6 +102,9 @@ pub(crate) enum EraError {
     /// The message is modern and lacks a part of the envelope (spec B-27, E-03).
     #[error("`_meta` lacks `{0}`")]
     NoEnvelope(&'static str),
+    /// The level in the envelope is none (spec U-15).
+    #[error("`{}` names no level", wire::meta::LOG_LEVEL)]
+    LogLevel,
     /// GET and DELETE do not exist in the modern era (spec E-07).
     #[error("this method does not exist in the modern era")]
     NoSuchVerb,
@@ -140,6 +134,9 @@ pub(crate) enum SessionError {
     /// The session has a stream already, as many as it may.
     #[error("too many streams")]
     TooManyStreams,
+    /// `Last-Event-ID` is not of this session, or what it names is not kept any more (spec H-22).
+    #[error("unknown event")]
+    UnknownEvent,
 }
 
 /// The message asks for something that cannot be found or read.
@@ -154,6 +151,12 @@ pub(crate) enum CatalogError {
     /// Not a cursor of ours, for this list and caller (spec U-02, U-03).
     #[error("unknown cursor")]
     Cursor,
+    /// The resource's server tells nobody of changes (spec R-08).
+    #[error("`{0}` cannot be subscribed to: its server tells nobody of changes")]
+    Subscription(Box<str>),
+    /// The request needs what its client has not declared; which is raw JSON (spec B-32).
+    #[error("the request needs capabilities that were not declared: {0}")]
+    Undeclared(&'static str),
 }
 
 /// A bound was reached.
@@ -166,6 +169,12 @@ pub(crate) enum LimitError {
         most: usize,
         /// The call was a `tools/call`.
         tool: bool,
+    },
+    /// So many resources are followed already.
+    #[error("too many subscriptions (at most {most})")]
+    Subscriptions {
+        /// The bound.
+        most: usize,
     },
 }
 
@@ -183,6 +192,59 @@ impl From<wire::headers::HeaderError> for EraError {
     }
 }
 
+/// Whom it is told to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Client {
+    /// The revision it speaks.
+    pub(crate) revision: Revision,
+    /// Whether it can stand an HTTP status (spec Z-04).
+    pub(crate) statuses: ErrorStatus,
+}
+
+impl Client {
+    /// One that has not said of which era it is.
+    pub(crate) const UNKNOWN: Client =
+        Client { revision: Revision::LATEST_LEGACY, statuses: ErrorStatus::Protocol };
+}
+
+/// Where an error comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Origin {
+    /// The envelope of a modern message, or the headers that repeat it.
+    Envelope,
+    /// The gateway.
+    Ourselves,
+    /// The upstream.
+    Upstream,
+}
+
+/// The table of spec section 10: the code a client is told, and the HTTP status of an answer whose head has not left
+/// yet; one that ends an event stream has the 200 of the stream, whatever stands here (spec Z-01, H-08).
+pub(crate) fn told(code: i64, origin: Origin, client: Client) -> (i64, u16) {
+    use code::{
+        HEADER_MISMATCH, INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND, MISSING_CLIENT_CAPABILITY,
+        RESOURCE_NOT_FOUND, UNSUPPORTED_VERSION, URL_ELICITATION_REQUIRED,
+    };
+    let era = client.revision.era();
+    let status = |protocol: u16| match client.statuses {
+        ErrorStatus::Protocol => protocol,
+        ErrorStatus::Ok => 200,
+    };
+    match (code, origin, era) {
+        (code, Origin::Envelope, _) => (code, status(400)),
+        (METHOD_NOT_FOUND, _, Era::Modern) => (code, status(404)),
+        (MISSING_CLIENT_CAPABILITY, _, Era::Modern) => (code, status(400)),
+        (RESOURCE_NOT_FOUND, _, Era::Modern) => (INVALID_PARAMS, 200), // spec R-05
+        (RESOURCE_NOT_FOUND, _, Era::Legacy) => (code, 200),
+        // The only revision that has it is the last before the era changed (spec Q-16).
+        (URL_ELICITATION_REQUIRED, _, Era::Legacy) if client.revision == Revision::R2025_11_25 => (code, 200),
+        // They speak about one hop, and never about the client's (spec X-04); or are nobody's yet.
+        (HEADER_MISMATCH | UNSUPPORTED_VERSION | MISSING_CLIENT_CAPABILITY, _, _)
+        | (-32099..=-32023, _, _) => (INTERNAL_ERROR, 200),
+        (code, Origin::Ourselves | Origin::Upstream, _) => (code, 200),
+    }
+}
+
 /// All that leaves the gateway about a failure.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Answer {
@@ -194,83 +256,102 @@ pub(crate) struct Answer {
     pub(crate) reason: &'static str,
 }
 
+/// How a failure is said.
+enum Said {
+    /// HTTP refuses, and the body repeats it.
+    Http(u16, i64),
+    /// By a code of the table.
+    Code(i64, Origin),
+    /// In a result that the model reads.
+    Result,
+}
+
 impl Error {
-    /// Exhaustive on purpose: a new way to fail does not compile until it has an answer.
-    /// Values: spec section 10, amended by the product's table of what a caller sees.
-    pub(crate) fn answer(&self, era: Era) -> Answer {
-        let (status, code, reason) = match self {
-            Error::Authn(AuthnError::NoEndpoint) => (404, Some(code::INVALID_REQUEST), "unknown_endpoint"),
-            Error::Authn(AuthnError::Missing | AuthnError::Refused(_)) => {
-                (401, Some(code::INVALID_REQUEST), "unauthenticated")
+    pub(crate) fn answer(&self, client: Client) -> Answer {
+        let (said, reason) = self.said();
+        let (status, code) = match said {
+            Said::Http(status, code) => (status, Some(code)),
+            Said::Code(code, origin) => {
+                let (code, status) = told(code, origin, client);
+                (status, Some(code))
             }
-            Error::Authn(AuthnError::Malformed) => (400, Some(code::INVALID_REQUEST), "unauthenticated"),
-            Error::Body(BodyError::TooLarge { .. }) => (413, Some(code::INVALID_REQUEST), "too_large"),
-            Error::Body(BodyError::Slow) => (408, Some(code::INVALID_REQUEST), "too_slow"),
-            Error::Body(BodyError::Broken) => (400, Some(code::INVALID_REQUEST), "broken_body"),
-            Error::Frame(error) if error.is_parse_error() => (400, Some(code::PARSE_ERROR), "parse"),
-            Error::Frame(_) => (400, Some(code::INVALID_REQUEST), "not_a_message"),
-            Error::Era(EraError::NotServed(_)) => {
-                (400, Some(code::UNSUPPORTED_VERSION), "unsupported_version")
-            }
-            Error::Era(EraError::UnknownHeader(_)) => {
-                (400, Some(code::INVALID_REQUEST), "unsupported_version")
-            }
-            Error::Era(EraError::NoMessage(_)) => (400, Some(code::INVALID_REQUEST), "not_a_message"),
-            Error::Era(EraError::NoEnvelope(_)) => (400, Some(code::INVALID_PARAMS), "no_envelope"),
-            Error::Era(EraError::VersionHeader | EraError::Header(_)) => {
-                (400, Some(code::HEADER_MISMATCH), "header_mismatch")
-            }
-            Error::Era(EraError::NoSuchVerb) => (405, Some(code::INVALID_REQUEST), "no_such_verb"),
-            Error::Session(SessionError::Missing) => (400, Some(code::INVALID_REQUEST), "no_session"),
-            Error::Session(SessionError::Unknown) => (404, Some(code::INVALID_REQUEST), "unknown_session"),
-            Error::Session(SessionError::TooMany) => (429, Some(code::INTERNAL_ERROR), "too_many_sessions"),
-            Error::Session(SessionError::Draining) => (503, Some(code::INTERNAL_ERROR), "draining"),
-            Error::Session(SessionError::IdInUse) => (400, Some(code::INVALID_REQUEST), "id_in_use"),
-            Error::Session(SessionError::NoRevision) => (200, Some(code::INVALID_PARAMS), "no_revision"),
-            Error::Session(SessionError::TooManyStreams) => {
-                (429, Some(code::INTERNAL_ERROR), "too_many_streams")
-            }
-            Error::Catalog(CatalogError::Method(_)) => match era {
-                Era::Legacy => (200, Some(code::METHOD_NOT_FOUND), "unknown_method"),
-                Era::Modern => (404, Some(code::METHOD_NOT_FOUND), "unknown_method"),
-            },
-            Error::Catalog(CatalogError::Parameter(_)) => (200, Some(code::INVALID_PARAMS), "bad_parameter"),
-            Error::Catalog(CatalogError::Cursor) => (200, Some(code::INVALID_PARAMS), "unknown_cursor"),
-            Error::Limit(LimitError::Concurrency { tool: true, .. }) => (200, None, "busy"),
-            Error::Limit(LimitError::Concurrency { tool: false, .. }) => {
-                (200, Some(code::INTERNAL_ERROR), "busy")
-            }
-            Error::Denied(refused) => match (refused.denial.by, refused.sort) {
-                // Hidden and missing must look the same, and each kind keeps its own code (spec R-05).
-                (CheckName::Visibility | CheckName::Pins, Some(Sort::Resource))
-                    if era == Era::Legacy && !refused.referred =>
-                {
-                    (200, Some(code::RESOURCE_NOT_FOUND), "unknown_name")
-                }
-                (CheckName::Visibility | CheckName::Pins, _) => {
-                    (200, Some(code::INVALID_PARAMS), "unknown_name")
-                }
-                (CheckName::Policy | CheckName::Screen, Some(Sort::Tool)) => (200, None, "denied"),
-                (CheckName::Policy | CheckName::Screen, _) => (200, Some(code::INVALID_PARAMS), "denied"),
-            },
-            Error::Approval(ApprovalError::Unavailable) => (200, None, "approval_unavailable"),
-            Error::Audit(_) => (200, Some(code::INTERNAL_ERROR), "unrecorded"),
-            Error::Upstream(failed) if failed.tool => (200, None, failed.reason()),
-            Error::Upstream(failed) => (200, Some(code::INTERNAL_ERROR), failed.reason()),
+            Said::Result => (200, None),
         };
         Answer { status, code, reason }
     }
 
+    /// Exhaustive on purpose: a new way to fail does not compile until it has an answer.
+    /// Values: spec section 10, amended by the product's table of what a caller sees.
+    fn said(&self) -> (Said, &'static str) {
+        use Said::{Http, Result};
+        let ours = |code| Said::Code(code, Origin::Ourselves);
+        let hop = |code| Said::Code(code, Origin::Envelope);
+        match self {
+            Error::Authn(AuthnError::NoEndpoint) => (Http(404, code::INVALID_REQUEST), "unknown_endpoint"),
+            Error::Authn(AuthnError::Missing | AuthnError::Refused(_)) => {
+                (Http(401, code::INVALID_REQUEST), "unauthenticated")
+            }
+            Error::Authn(AuthnError::Malformed) => (Http(400, code::INVALID_REQUEST), "unauthenticated"),
+            Error::Body(BodyError::TooLarge { .. }) => (Http(413, code::INVALID_REQUEST), "too_large"),
+            Error::Body(BodyError::Slow) => (Http(408, code::INVALID_REQUEST), "too_slow"),
+            Error::Body(BodyError::Broken) => (Http(400, code::INVALID_REQUEST), "broken_body"),
+            Error::Frame(error) if error.is_parse_error() => (Http(400, code::PARSE_ERROR), "parse"),
+            Error::Frame(_) => (Http(400, code::INVALID_REQUEST), "not_a_message"),
+            Error::Era(EraError::NotServed(_)) => (hop(code::UNSUPPORTED_VERSION), "unsupported_version"),
+            Error::Era(EraError::UnknownHeader(_)) => {
+                (Http(400, code::INVALID_REQUEST), "unsupported_version")
+            }
+            Error::Era(EraError::NoMessage(_)) => (Http(400, code::INVALID_REQUEST), "not_a_message"),
+            Error::Era(EraError::NoEnvelope(_)) => (hop(code::INVALID_PARAMS), "no_envelope"),
+            Error::Era(EraError::LogLevel) => (hop(code::INVALID_PARAMS), "bad_parameter"),
+            Error::Era(EraError::VersionHeader | EraError::Header(_)) => {
+                (hop(code::HEADER_MISMATCH), "header_mismatch")
+            }
+            Error::Era(EraError::NoSuchVerb) => (Http(405, code::INVALID_REQUEST), "no_such_verb"),
+            Error::Session(error) => error.said(),
+            Error::Catalog(CatalogError::Method(_)) => (ours(code::METHOD_NOT_FOUND), "unknown_method"),
+            Error::Catalog(CatalogError::Parameter(_)) => (ours(code::INVALID_PARAMS), "bad_parameter"),
+            Error::Catalog(CatalogError::Cursor) => (ours(code::INVALID_PARAMS), "unknown_cursor"),
+            Error::Catalog(CatalogError::Subscription(_)) => (ours(code::INVALID_PARAMS), "no_subscriptions"),
+            Error::Catalog(CatalogError::Undeclared(_)) => {
+                (ours(code::MISSING_CLIENT_CAPABILITY), "missing_capability")
+            }
+            Error::Limit(LimitError::Concurrency { tool: true, .. }) => (Result, "busy"),
+            Error::Limit(LimitError::Concurrency { tool: false, .. }) => (ours(code::INTERNAL_ERROR), "busy"),
+            Error::Limit(LimitError::Subscriptions { .. }) => {
+                (ours(code::INTERNAL_ERROR), "too_many_subscriptions")
+            }
+            Error::Denied(refused) => match (refused.denial.by, refused.sort) {
+                // Hidden and missing must look the same, and each kind keeps its own code (spec R-05).
+                (CheckName::Visibility | CheckName::Pins, Some(Sort::Resource)) if !refused.referred => {
+                    (ours(code::RESOURCE_NOT_FOUND), "unknown_name")
+                }
+                (CheckName::Visibility | CheckName::Pins, _) => (ours(code::INVALID_PARAMS), "unknown_name"),
+                (CheckName::Policy | CheckName::Screen, Some(Sort::Tool)) => (Result, "denied"),
+                (CheckName::Policy | CheckName::Screen, _) => (ours(code::INVALID_PARAMS), "denied"),
+            },
+            Error::Approval(ApprovalError::Unavailable) => (Result, "approval_unavailable"),
+            Error::Audit(_) => (ours(code::INTERNAL_ERROR), "unrecorded"),
+            Error::Upstream(failed) if failed.tool => (Result, failed.reason()),
+            Error::Upstream(failed) => (ours(code::INTERNAL_ERROR), failed.reason()),
+            Error::Relayed(relayed) => (Said::Code(relayed.code, Origin::Upstream), "upstream_error"),
+            Error::Unmet(unmet) => (ours(unmet.code()), unmet.reason()),
+        }
+    }
+
     /// The JSON-RPC message for the client. Says what and how to mend it; names no rule, host or path.
-    pub(crate) fn message(&self, id: Option<&Id>, era: Era) -> Bytes {
-        let answer = self.answer(era);
+    pub(crate) fn message(&self, id: Option<&Id>, client: Client) -> Bytes {
+        if let Error::Relayed(relayed) = self {
+            return relayed.message(id, client);
+        }
+        let answer = self.answer(client);
         let text = self.text();
         let mut data = format!("{{\"reason\":\"{}\"", answer.reason);
         self.write_details(&mut data);
         data.push('}');
         match (answer.code, id) {
             (Some(code), _) => code::failure(id, code, &text, Some(&data)),
-            (None, Some(id)) => code::tool_error(id, &text, &data),
+            (None, Some(id)) => code::tool_error(id, client.revision.era(), &text, &data),
             // INVARIANT: only requests are bound to a tool, and requests have an id.
             (None, None) => code::failure(None, code::INTERNAL_ERROR, &text, Some(&data)),
         }
@@ -299,7 +380,10 @@ impl Error {
             Error::Denied(refused) => refused.text(),
             Error::Approval(_) => "this call needs an approval, and nobody can be asked".to_owned(),
             Error::Audit(_) => "the gateway cannot record this request, so nothing was called".to_owned(),
-            Error::Upstream(failed) => failed.to_string(),
+            // A server may have had a say in why it failed.
+            Error::Upstream(failed) => cleaned(&failed.to_string(), LONGEST),
+            Error::Relayed(relayed) => relayed.message.clone(),
+            Error::Unmet(unmet) => unmet.to_string(),
         }
     }
 
@@ -312,6 +396,10 @@ impl Error {
         match self {
             Error::Upstream(failed) => member("upstream", &failed.upstream),
             Error::Denied(refused) if refused.sort == Some(Sort::Resource) => member("uri", &refused.name),
+            Error::Catalog(CatalogError::Subscription(uri)) => member("uri", uri),
+            Error::Catalog(CatalogError::Undeclared(needed)) => {
+                let _ = write!(data, ",\"requiredCapabilities\":{needed}");
+            }
             Error::Era(EraError::NotServed(requested)) => {
                 member("requested", requested);
                 data.push_str(",\"supported\":[");
@@ -320,6 +408,13 @@ impl Error {
                     let _ = write!(data, "{comma}\"{}\"", revision.text());
                 }
                 data.push(']');
+            }
+            Error::Unmet(unmet) => {
+                if let Unmet::Needs(capabilities) = **unmet {
+                    // An object, shaped like what a client declares (spec B-32).
+                    data.push_str(",\"requiredCapabilities\":");
+                    data.push_str(capabilities);
+                }
             }
             Error::Authn(_)
             | Error::Body(_)
@@ -330,41 +425,23 @@ impl Error {
             | Error::Limit(_)
             | Error::Denied(_)
             | Error::Approval(_)
-            | Error::Audit(_) => (),
+            | Error::Audit(_)
+            | Error::Relayed(_) => (),
         }
     }
 }
 
-impl Refused {
-    /// The same words for hidden and for missing (spec T-04).
-    fn text(&self) -> String {
-        match (self.denial.by, self.sort) {
-            (CheckName::Visibility | CheckName::Pins, Some(Sort::Tool)) => {
-                format!("unknown tool `{}`", self.name)
-            }
-            (CheckName::Visibility | CheckName::Pins, Some(Sort::Prompt)) => {
-                format!("unknown prompt `{}`", self.name)
-            }
-            (CheckName::Visibility | CheckName::Pins, Some(Sort::Resource)) => {
-                format!("unknown resource `{}`", self.name)
-            }
-            (CheckName::Visibility | CheckName::Pins, None) => "unknown name".to_owned(),
-            (CheckName::Policy | CheckName::Screen, _) => "this call is not allowed".to_owned(),
-        }
-    }
-}
-
-impl Failed {
-    fn reason(&self) -> &'static str {
-        match &self.why {
-            UpstreamError::NotRunning { .. } => "upstream_unavailable",
-            UpstreamError::Exited { .. } => "upstream_exited",
-            UpstreamError::TimedOut { .. } => "upstream_timed_out",
-            UpstreamError::Busy => "upstream_busy",
-            UpstreamError::TooLarge { .. } => "result_too_large",
-            UpstreamError::Garbled { .. } => "upstream_garbled",
-            UpstreamError::Incompatible { .. } => "upstream_incompatible",
-            UpstreamError::TooMany { .. } => "too_many_processes",
+impl SessionError {
+    fn said(&self) -> (Said, &'static str) {
+        match self {
+            SessionError::Missing => (Said::Http(400, code::INVALID_REQUEST), "no_session"),
+            SessionError::Unknown => (Said::Http(404, code::INVALID_REQUEST), "unknown_session"),
+            SessionError::TooMany => (Said::Http(429, code::INTERNAL_ERROR), "too_many_sessions"),
+            SessionError::Draining => (Said::Http(503, code::INTERNAL_ERROR), "draining"),
+            SessionError::IdInUse => (Said::Http(400, code::INVALID_REQUEST), "id_in_use"),
+            SessionError::NoRevision => (Said::Code(code::INVALID_PARAMS, Origin::Ourselves), "no_revision"),
+            SessionError::UnknownEvent => (Said::Http(400, code::INVALID_REQUEST), "unknown_event"),
+            SessionError::TooManyStreams => (Said::Http(429, code::INTERNAL_ERROR), "too_many_streams"),
         }
     }
 }

@@ -12,26 +12,31 @@ use admission::Checks;
 use arc_swap::ArcSwap;
 use config::{Config, Transport};
 use tokio::sync::mpsc;
-use upstream::{Address, EraMemory, Launch, LegacySse, Patience, Pool, Reach, Seat, Spec};
+use upstream::{Address, Declared, EraMemory, Launch, LegacySse, Patience, Pool, Reach, Seat, Spec};
 
 use crate::{
     approval::Approvals,
     arrival::Endpoint,
+    asking::{self, Asking, Links},
     audit::Audit,
     authn::{Authn, IdentityError},
     catalog::{Catalog, Source, refresh::Refresh},
     limits::Limits,
+    logging,
     router::{Router, seat_key},
     seal::{Seal, SealError},
     session::{Session, SessionLimits, Sessions},
     snapshot::Snapshot,
     store::{Eras, Store, StoreError},
+    subscriptions::Subscriptions,
     telemetry::Metrics,
     tokens::{Tokens, TokensError},
 };
 
 /// Processes of a principal stop after this long without a call.
 const IDLE_PROCESS: Duration = Duration::from_secs(5 * 60);
+/// Requests of a session that has ended are given up within so long.
+const LAST_WORDS: Duration = Duration::from_secs(1);
 /// Notices from upstreams that may wait to be sorted.
 const NOTICES: usize = 1024;
 
@@ -118,7 +123,13 @@ impl Gateway {
             sessions: Sessions::new(limits, Arc::clone(&metrics), ended_sender),
             limits: Limits::new(),
             approvals: Approvals,
-            router: Router { pool, result_limit: config.limits.result, seal },
+            router: Router {
+                pool,
+                result_limit: config.limits.result,
+                subscriptions: Subscriptions::new(),
+                seal,
+                asking: Asking { audit: Arc::clone(&audit), links: Links::default() },
+            },
             audit,
             metrics,
             started: Instant::now(),
@@ -139,7 +150,9 @@ impl Gateway {
     fn start_catalog_connections(&self) {
         for catalog in self.catalogs() {
             for source in catalog.sources.values() {
-                if let Err(error) = self.router.pool.seat(&source.spec, Seat::Shared, catalog.processes) {
+                if let Err(error) =
+                    self.router.pool.seat(&source.spec, Seat::Shared, Declared::nothing(), catalog.processes)
+                {
                     tracing::error!(tenant = %catalog.tenant, upstream = %source.config.id, %error, "not started");
                 }
             }
@@ -153,6 +166,15 @@ impl Gateway {
 
     /// Stops the processes that only this session used (spec H-14).
     pub(crate) async fn release(&self, session: &Session) {
+        self.router.subscriptions.ended(session);
+        if session.hearing.wanted().is_some()
+            && let Some(catalog) = self.snapshot.load().catalogs.get(&session.principal.tenant)
+        {
+            // Nobody else may want to hear as much.
+            logging::spread_from(&self.router, &self.sessions, catalog, session);
+        }
+        // What was given up is told to its upstream before that is stopped.
+        let _ = tokio::time::timeout(LAST_WORDS, session.rest()).await;
         let tenant = session.principal.tenant.name();
         self.router.pool.release(tenant, &Seat::Session(Arc::clone(&session.name))).await;
         if session.principal.issuer.is_empty() {
@@ -177,6 +199,7 @@ impl Gateway {
     /// stop, the audit log is flushed, the store closes.
     pub async fn drain(&self) {
         self.sessions.drain();
+        self.router.subscriptions.close();
         if tokio::time::timeout(self.config.drain, self.sessions.tracker.wait()).await.is_err() {
             tracing::warn!(drain = ?self.config.drain, "requests still running are given up");
         }
@@ -242,7 +265,8 @@ fn sources(tenant: &config::Tenant, config: &Config, supervisor: &Path) -> Resul
             patience,
             line_cap: config.limits.result.saturating_add(SLACK),
         };
-        let source = Source { config: upstream.clone(), spec: Arc::new(spec) };
+        let reach = asking::Reach::of(upstream, &tenant.allow);
+        let source = Source { config: upstream.clone(), spec: Arc::new(spec), reach };
         sources.insert(Arc::clone(&upstream.id), source);
     }
     Ok(sources)

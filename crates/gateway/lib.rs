@@ -2,8 +2,10 @@
 
 mod approval;
 mod arrival;
+mod asking;
 mod audit;
 mod authn;
+mod batch;
 mod bridge;
 mod catalog;
 mod era;
@@ -11,6 +13,7 @@ mod error;
 mod gateway;
 mod handshake;
 mod limits;
+mod logging;
 mod metadata;
 mod pipeline;
 mod relay;
@@ -21,6 +24,7 @@ mod session;
 mod snapshot;
 mod status;
 mod store;
+mod subscriptions;
 mod telemetry;
 mod tokens;
 mod visit;
@@ -28,10 +32,10 @@ mod visit;
 pub use arrival::{
     Arrival, BodyError, Credentials, Endpoint, Head, Listening, Mirrored, Reply, Unread, Verb,
 };
-pub use authn::{IdentityError, JwksError, KeysError};
+pub use authn::{Connector, IdentityError, JwksError, KeysError, connector};
 pub use gateway::{Gateway, OpenError};
 pub use metadata::endpoint_url;
-pub use running::{Out, Running};
+pub use running::{Following, Out, Running};
 pub use store::StoreError;
 pub use tokens::{ApiKey, JwtRequest, KeyRequest, NewJwt, NewKey, Revocation, Tokens, TokensError};
 

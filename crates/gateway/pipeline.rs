@@ -2,7 +2,7 @@
 //!
 //! head → identify → body → frame → classify → enter → bind → charge → decide → (ask) → commit → dispatch → close
 
-use std::{sync::Arc, time::Duration};
+use std::{future::Future, sync::Arc, time::Duration};
 
 use admission::{Call, Decision, Principal, Target, TenantId};
 use bytes::Bytes;
@@ -12,12 +12,13 @@ use wire::{Budget, Era, Frame, FrameError, Id, Method, Pieces, Plan, Shape, code
 use crate::{
     arrival::{Arrival, BodyError, Head, Listening, Reply, Verb},
     audit::{Outcome, Record},
+    batch,
     catalog::{self, Catalog, View},
     era,
-    error::{AuthnError, EraError, Error, Refused, SessionError},
+    error::{AuthnError, Client, EraError, Error, Refused, SessionError},
     gateway::Gateway,
     router::{Answered, Context, Lane, principal_of, subject},
-    running::{Bond, Out, Outbox, Running},
+    running::{Bond, Out, Outbox, Reach, Running},
     snapshot::Snapshot,
     visit::Visit,
 };
@@ -26,16 +27,17 @@ use crate::{
 const INTRODUCTION: Duration = Duration::from_millis(800);
 
 /// Who stands where: an asker at an endpoint, before anything was said.
-struct Place {
+#[derive(Clone)]
+pub(crate) struct Place {
     snapshot: Arc<Snapshot>,
     catalog: Arc<Catalog>,
-    server: Arc<str>,
-    asker: Arc<Principal>,
-    head: Head,
+    pub(crate) server: Arc<str>,
+    pub(crate) asker: Arc<Principal>,
+    pub(crate) head: Head,
 }
 
 /// A message whose sender, shape and conversation are known.
-struct Entered {
+pub(crate) struct Entered {
     snapshot: Arc<Snapshot>,
     catalog: Arc<Catalog>,
     server: Arc<str>,
@@ -46,21 +48,34 @@ struct Entered {
     head: Head,
 }
 
-/// A failure, the id of the request it answers when that could be read (spec Z-02), and the era it is told in.
-struct Failure {
+/// A failure, the id of the request it answers when that could be read (spec Z-02), and whom it is told to.
+pub(crate) struct Failure {
     error: Error,
     id: Option<Id>,
-    era: Era,
+    client: Client,
     /// What a stranger must show.
     challenge: Option<String>,
 }
 
+impl Failure {
+    /// The same, told to the request with this id.
+    pub(crate) fn of(self, id: Option<Id>) -> Failure {
+        Failure { id, ..self }
+    }
+}
+
 impl Entered {
+    /// Requests that leave the gateway run until they are answered; everything else is answered at once.
+    pub(crate) fn leaves(&self) -> bool {
+        let plan = self.frame.method().map(|method| method.row().plan);
+        self.frame.shape() == Shape::Request && plan.is_some_and(Plan::leaves)
+    }
+
     /// How it ended, with what is needed to say so.
     fn done(&self, done: Result<Answered, Error>) -> Result<Answered, Failure> {
         done.map_err(|error| Failure {
             id: self.frame.id().cloned(),
-            era: self.visit.era(),
+            client: Client { revision: self.visit.revision(), statuses: self.catalog.error_status },
             ..Failure::from(error)
         })
     }
@@ -83,12 +98,10 @@ impl Gateway {
             Verb::Post => Some(body.await),
             Verb::Get | Verb::Delete => None,
         };
-        let mut record = match self.audit.open().await {
+        let mut record = match self.open_record(&head, &asker).await {
             Ok(record) => record,
-            Err(error) => return refusal(&Failure::from(Error::from(error))),
+            Err(failure) => return refusal(&failure),
         };
-        record.arrived(&head);
-        record.identified(&asker);
         let Some((catalog, server)) = snapshot.endpoint(&asker.tenant, &head.endpoint) else {
             return close(record, Err(Error::Authn(AuthnError::NoEndpoint).into()));
         };
@@ -97,15 +110,28 @@ impl Gateway {
             let done = self.serve_stream(&place, &mut record);
             return close(record, done.map_err(Failure::from));
         };
+        if let Ok(bytes) = &body
+            && let Some(session) = batch::session(self, &place, bytes)
+        {
+            return batch::serve(self, place, session, bytes, record);
+        }
         match self.enter(place, body, &mut record) {
             Err(failure) => close(record, Err(failure)),
-            Ok(entered) if leaves(&entered.frame) => self.run(entered, record),
+            Ok(entered) if entered.leaves() => self.run(entered, record),
             Ok(entered) => self.answer(entered, record).await,
         }
     }
 
+    /// Begins the entry of a message of this asker.
+    pub(crate) async fn open_record(&self, head: &Head, asker: &Arc<Principal>) -> Result<Record, Failure> {
+        let mut record = self.audit.open().await.map_err(Error::from)?;
+        record.arrived(head);
+        record.identified(asker);
+        Ok(record)
+    }
+
     /// From the body to a message whose conversation is known.
-    fn enter(
+    pub(crate) fn enter(
         &self,
         place: Place,
         body: Result<Bytes, BodyError>,
@@ -119,7 +145,8 @@ impl Gateway {
             Failure { id, ..Failure::from(Error::from(error)) }
         })?;
         record.read(&frame);
-        let failed = |error: Error| Failure { id: frame.id().cloned(), ..Failure::from(error) };
+        let client = Client { statuses: catalog.error_status, ..Client::UNKNOWN };
+        let failed = |error: Error| Failure { id: frame.id().cloned(), client, ..Failure::from(error) };
         let visit = match era::classify(&head, &frame).map_err(|error| failed(error.into()))? {
             // Nothing that ends with a session would end it, so nothing new begins.
             Era::Modern if self.sessions.is_draining() => {
@@ -145,16 +172,32 @@ impl Gateway {
     /// its connection is lost; a modern one belongs to its connection (spec H-25).
     fn run(self: &Arc<Self>, entered: Entered, record: Record) -> Reply {
         let session = entered.visit.session().map(Arc::clone);
+        let bond = session.map_or(Bond::Connection, Bond::Session);
+        let outbox = Arc::new(Outbox::new(Reach::of(&entered.head)));
+        match self.work(entered, record, Arc::clone(&outbox)) {
+            Ok(work) => Reply::Running(Running::new(outbox, work, bond, self.sessions.tracker.token())),
+            Err(refused) => refused,
+        }
+    }
+
+    /// The request itself, which goes on while it is waited for. What it says before its answer goes into the outbox.
+    pub(crate) fn work(
+        self: &Arc<Self>,
+        entered: Entered,
+        record: Record,
+        outbox: Arc<Outbox>,
+    ) -> Result<impl Future<Output = Option<Out>> + Send + use<>, Reply> {
+        let session = entered.visit.session().map(Arc::clone);
         let ticket = match session.as_ref().zip(entered.frame.id()).map(|(session, id)| session.admit(id)) {
             Some(Ok(ticket)) => Some(ticket),
-            Some(Err(error)) => return close(record, entered.done(Err(error.into()))),
+            Some(Err(error)) => return Err(close(record, entered.done(Err(error.into())))),
             None => None,
         };
-        let bond = if session.is_some() { Bond::Session } else { Bond::Connection };
-        let outbox = Arc::new(Outbox::default());
-        let lane = Lane { outbox: Arc::clone(&outbox), ticket };
+        let listens = entered.frame.method() == Some(Method::SubscriptionsListen);
+        let asker = listens.then(|| Box::new(entered.head.clone()));
+        let lane = Lane { outbox, ticket, asker };
         let gateway = Arc::clone(self);
-        let work = async move {
+        Ok(async move {
             let ended = session.as_ref().map_or(&gateway.sessions.given_up, |session| session.ended());
             // Dropping the work gives up the request: its exchange cancels upstream, its record closes. The end of the
             // session is looked at first: what it brings about is no answer of the upstream.
@@ -163,8 +206,7 @@ impl Gateway {
                 () = ended.cancelled() => None,
                 out = gateway.conclude(entered, record, lane) => out,
             }
-        };
-        Reply::Running(Running::new(outbox, work, bond, self.sessions.tracker.token()))
+        })
     }
 
     /// Takes a request to its end. Nobody may listen any more; the record says what was answered.
@@ -177,7 +219,7 @@ impl Gateway {
     }
 
     /// Answers at once, within the connection.
-    async fn answer(&self, entered: Entered, mut record: Record) -> Reply {
+    pub(crate) async fn answer(&self, entered: Entered, mut record: Record) -> Reply {
         let done = self.handle(&entered, &mut record, None).await;
         let reply = close(record, entered.done(done));
         // A notification is never answered, whatever became of it (spec B-06, bug B15).
@@ -196,7 +238,10 @@ impl Gateway {
     ) -> Result<Answered, Error> {
         let Entered { snapshot, catalog, visit, frame, .. } = entered;
         if matches!(frame.shape(), Shape::Result | Shape::Failure) {
-            // An answer to a question of ours. None are asked yet, so it answers nothing (spec H-06).
+            // An answer to a question of ours, or to nothing (spec H-06).
+            if let Some(session) = visit.session() {
+                session.answered(frame);
+            }
             return Ok(Answered::Accepted);
         }
         let (mut call, view) = self.bind(entered).await?;
@@ -219,7 +264,7 @@ impl Gateway {
             .map_err(|denial| Error::from(Box::new(Refused { denial, sort, referred, name })))?;
 
         check_mirrors(entered, admitted.call())?;
-        if admitted.call().method.row().plan == Plan::Forward {
+        if admitted.call().method.row().plan.leaves() {
             record.commit().await?;
         }
         let context = Context {
@@ -275,19 +320,21 @@ impl Gateway {
             }
             Verb::Get | Verb::Post if self.sessions.is_draining() => Err(SessionError::Draining.into()),
             Verb::Get | Verb::Post => {
-                let listener = session.listen()?;
+                let reader = match &head.last_event {
+                    Some(event) => session.resume(event)?,
+                    None => session.listen()?,
+                };
                 if let Some(view) = catalog.view(server) {
                     session.announce(|kind| view.list(kind).version);
                 }
-                let listening = Listening::new(listener, Arc::clone(&place.snapshot), head.clone());
+                let listening = Listening::new(reader, Arc::clone(&place.snapshot), head.clone());
                 Ok(Answered::Listening(Box::new(listening)))
             }
         }
     }
 
-    /// The other direction: a question that begins at an upstream. It will pass the checks, limits and
-    /// records of any call on its way to the one client it concerns; in this release no client capability
-    /// is declared to upstreams, so every question is refused, and recorded.
+    /// The other direction: a question that begins at an upstream and belongs to no running request of one client, so
+    /// nobody can be asked (spec Q-04, bug B50). What belongs to one goes to its client: see `asking.rs`.
     pub(crate) async fn ask_back(
         &self,
         (spec, seat): (&Spec, &Seat),
@@ -312,10 +359,16 @@ impl Gateway {
             }));
             record.asked_by(&spec.id);
             record.read(question);
-            record.close(Outcome::Denied, Some("not_offered"), 0);
+            record.close(Outcome::Denied, Some("nobody_to_ask"), 0);
         }
-        let text = format!("`{}` is not offered by this client", question.method_name());
-        let answer = code::failure(Some(id), code::METHOD_NOT_FOUND, &text, None);
+        let (code, why) = match question.method() {
+            Some(Method::ElicitationCreate | Method::SamplingCreate | Method::RootsList) => {
+                (code::INVALID_PARAMS, "belongs to no running request of one client")
+            }
+            _ => (code::METHOD_NOT_FOUND, "is not asked of clients"),
+        };
+        let text = format!("`{}` {why}", question.method_name());
+        let answer = code::failure(Some(id), code, &text, None);
         // An upstream that is gone needs no answer.
         let _ = connection.tell(answer);
     }
@@ -345,13 +398,8 @@ async fn identify(snapshot: &Snapshot, head: &Head) -> Result<Arc<Principal>, Fa
     })
 }
 
-/// Requests that leave the gateway run in tasks of their own; everything else is answered at once.
-fn leaves(frame: &Frame) -> bool {
-    frame.shape() == Shape::Request && frame.method().is_some_and(|method| method.row().plan == Plan::Forward)
-}
-
 /// Closes the record and turns the end of a message into the transport's reply.
-fn close(record: Record, done: Result<Answered, Failure>) -> Reply {
+pub(crate) fn close(record: Record, done: Result<Answered, Failure>) -> Reply {
     match done {
         Ok(Answered::Accepted) => {
             record.close(Outcome::Ok, None, 0);
@@ -379,7 +427,11 @@ fn close(record: Record, done: Result<Answered, Failure>) -> Reply {
                 Reply::Message { body, .. } => body.len(),
                 Reply::Accepted | Reply::Ended | Reply::Running(_) | Reply::Listening(_) => 0,
             };
-            record.close(outcome_of(&failure.error), Some(failure.error.answer(failure.era).reason), bytes);
+            record.close(
+                outcome_of(&failure.error),
+                Some(failure.error.answer(failure.client).reason),
+                bytes,
+            );
             reply
         }
     }
@@ -396,18 +448,20 @@ fn outcome_of(error: &Error) -> Outcome {
         | Error::Session(_)
         | Error::Catalog(_)
         | Error::Audit(_)
-        | Error::Upstream(_) => Outcome::Error,
+        | Error::Upstream(_)
+        | Error::Relayed(_)
+        | Error::Unmet(_) => Outcome::Error,
     }
 }
 
-fn refusal(failure: &Failure) -> Reply {
-    let body = Pieces::one(failure.error.message(failure.id.as_ref(), failure.era));
-    let status = failure.error.answer(failure.era).status;
+pub(crate) fn refusal(failure: &Failure) -> Reply {
+    let body = Pieces::one(failure.error.message(failure.id.as_ref(), failure.client));
+    let status = failure.error.answer(failure.client).status;
     Reply::Message { status, body, session: None, challenge: failure.challenge.clone() }
 }
 
 impl From<Error> for Failure {
     fn from(error: Error) -> Failure {
-        Failure { error, id: None, era: Era::Legacy, challenge: None }
+        Failure { error, id: None, client: Client::UNKNOWN, challenge: None }
     }
 }

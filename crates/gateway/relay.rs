@@ -1,11 +1,13 @@
 //! Messages that belong to a running request: progress on its way down, cancellation on its way up.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, sync::Arc};
 
 use bytes::Bytes;
-use wire::{Change, Frame, Id, Revision};
+use futures_util::FutureExt as _;
+use upstream::{Pool, Seat};
+use wire::{Change, Era, Frame, Id, Method, Revision, code};
 
-use crate::session::Session;
+use crate::{router::seat_key, session::Session};
 
 /// The longest reason of a cancellation that is passed on, in bytes.
 const LONGEST_REASON: usize = 1024;
@@ -20,6 +22,23 @@ pub(crate) fn cancel(session: &Session, frame: &Frame) {
         // A reason is a text for people; what is none, or is a book, is left out.
         let reason = frame.param("reason").filter(|raw| raw.starts_with('"') && raw.len() <= LONGEST_REASON);
         session.cancel(&id, reason.map(str::to_owned));
+    }
+}
+
+/// Passes on that a client's roots changed: to the legacy servers that were told it has some (spec Q-10). Modern ones
+/// ask anew each time.
+pub(crate) fn roots_changed(pool: &Pool, session: &Session) {
+    let seats = [Seat::Principal(seat_key(&session.principal)), Seat::Session(Arc::clone(&session.name))];
+    let tenant = session.principal.tenant.name();
+    for upstream in seats.iter().flat_map(|seat| pool.of_seat(tenant, seat)) {
+        if !upstream.declared().has("roots") {
+            continue;
+        }
+        // One that is not up will ask when it needs them.
+        let connection = upstream.connection().now_or_never().and_then(Result::ok);
+        if let Some(connection) = connection.filter(|open| open.facts().revision.era() == Era::Legacy) {
+            let _untold = connection.tell(code::notification(Method::RootsChanged.name()));
+        }
     }
 }
 

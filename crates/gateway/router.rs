@@ -1,25 +1,28 @@
 //! Admitted → answered here, listed, forwarded, or passed to a running request.
 
-use std::{borrow::Cow, sync::Arc};
+mod forward;
 
-use admission::{Admitted, Call, Principal, Sort, Target, Thing};
+use std::sync::Arc;
+
+use admission::{Admitted, Call, Principal, Sort, Target};
 use bytes::Bytes;
 use config::Share;
-use upstream::{Connection, Exchange, Incoming, Outbound, Pool, Seat, UpstreamError, Wait};
-use wire::{Change, Era, Frame, Id, Kind, Method, Names, Pieces, Plan, Shape, code, meta};
+use upstream::{Pool, Seat};
+use wire::{Era, Kind, Method, Pieces, Plan, code};
 
 use crate::{
-    arrival::Listening,
+    arrival::{Head, Listening},
+    asking::Asking,
     audit::Outcome,
     bridge,
-    catalog::{Catalog, Reference, View, cursor, uri_prefix},
-    error::{CatalogError, Error, Failed, Refused},
-    handshake,
-    relay::{self, Progress},
+    catalog::{Catalog, View, cursor},
+    error::{CatalogError, Error},
+    handshake, relay,
     running::Outbox,
     seal::{Bound, Seal},
     session::{Cancelled, Sessions, Ticket},
     snapshot::Snapshot,
+    subscriptions::{self, Subscriptions},
     visit::Visit,
 };
 
@@ -42,10 +45,12 @@ pub(crate) struct Lane {
     /// The request's place in its session, and the client's cancellation. A modern request has none: it
     /// is cancelled by closing its connection.
     pub(crate) ticket: Option<Ticket>,
+    /// Who listens for changes, to be asked again who it is (spec H-27); none for other requests.
+    pub(crate) asker: Option<Box<Head>>,
 }
 
 impl Lane {
-    async fn cancelled(&mut self) -> Cancelled {
+    pub(crate) async fn cancelled(&mut self) -> Cancelled {
         match &mut self.ticket {
             Some(ticket) => ticket.cancelled().await,
             None => std::future::pending().await,
@@ -80,8 +85,12 @@ pub(crate) struct Router {
     pub(crate) pool: Arc<Pool>,
     /// Results above this many bytes are not passed on.
     pub(crate) result_limit: usize,
-    /// Seals our cursors.
+    /// Who is told when a resource changes.
+    pub(crate) subscriptions: Arc<Subscriptions>,
+    /// Seals our cursors, and what clients carry between rounds.
     pub(crate) seal: Seal,
+    /// What begins upstream.
+    pub(crate) asking: Asking,
 }
 
 impl Router {
@@ -101,14 +110,18 @@ impl Router {
                 self.forward(call, thing, context, lane).await
             }
             (Plan::Relay, _, _) => {
-                if let (Method::Cancelled, Some(session)) = (call.method, context.visit.session()) {
-                    relay::cancel(session, &call.frame);
+                match (call.method, context.visit.session()) {
+                    (Method::Cancelled, Some(session)) => relay::cancel(session, &call.frame),
+                    (Method::RootsChanged, Some(session)) => relay::roots_changed(&self.pool, session),
+                    (_, _) => (),
                 }
                 Ok(Answered::Accepted)
             }
-            // INVARIANT: bind refuses methods whose capability was not promised, and a forwarded request
+            (Plan::Session, _, Some(lane)) => subscriptions::serve(self, call, context, sessions, lane).await,
+            (Plan::Listen, _, Some(lane)) => subscriptions::listen(self, call, context, lane).await,
+            // INVARIANT: bind refuses methods whose capability was not promised, and a request that leaves
             // has a lane; what is left here has no business in this release.
-            (Plan::Forward | Plan::Listen, _, _) => {
+            (Plan::Forward | Plan::Session | Plan::Listen, _, _) => {
                 Err(CatalogError::Method(call.frame.method_name().into()).into())
             }
         }
@@ -125,11 +138,11 @@ impl Router {
             session.knows(kind, list.version);
         }
         let page = match call.frame.param("cursor") {
-            None | Some("null") => list.first(),
+            None | Some("null") => list.first(context.visit.revision()),
             Some(_) => {
                 let text = call.frame.param_text("cursor").ok_or(CatalogError::Cursor)?;
                 let place = cursor::open(&self.seal, &bound, kind, &text).ok_or(CatalogError::Cursor)?;
-                list.after(kind, &place)
+                list.after(&place, context.visit.revision())
             }
         };
         let next = page.last.and_then(|place| cursor::seal(&self.seal, &bound, kind, &place));
@@ -147,79 +160,10 @@ impl Router {
         body.push(Bytes::from(end));
         Ok(Answered::Message { body, outcome: Outcome::Ok, opened: None })
     }
-
-    async fn forward(
-        &self,
-        call: &Call,
-        thing: &Thing,
-        context: &Context,
-        mut lane: Lane,
-    ) -> Result<Answered, Error> {
-        let (Some(id), Some(source)) = (call.frame.id(), context.catalog.sources.get(&thing.upstream)) else {
-            return Err(CatalogError::Method(call.frame.method_name().into()).into());
-        };
-        let failed = |why: UpstreamError| Error::from(Box::new(failure(call, thing, why)));
-        let seat = seat(source.config.share, &context.visit);
-        let upstream = self.pool.seat(&source.spec, seat, context.catalog.processes).map_err(failed)?;
-        let connection = tokio::select! {
-            connection = upstream.connection() => connection.map_err(failed)?,
-            _ = lane.cancelled() => return Ok(Answered::GivenUp),
-        };
-        if call.method == Method::Complete && !connection.facts().has("completions") {
-            return Ok(bridged(Pieces::one(bridge::no_completions(id, context.visit.era())))); // spec K-05
-        }
-        let timeouts = &source.config.timeouts;
-        let token = meta::progress_token(call.frame.param("_meta"));
-        let wait = Wait { first: timeouts.call, most: timeouts.call_max, progress: token.is_some() };
-        let exchange = send(&connection, call, thing, wait).map_err(|error| match error {
-            SendError::Call(error) => error,
-            SendError::Upstream(why) => failed(why),
-        })?;
-        let progress = token.map(|token| Progress::new(token, context.visit.revision()));
-        let answer = match converse(exchange, progress, &mut lane).await {
-            Some(Ok(answer)) => answer,
-            Some(Err(why)) => return Err(failed(why)),
-            None => return Ok(Answered::GivenUp),
-        };
-        let era = connection.facts().revision.era();
-        self.receive(call, thing, context, (&answer, id, era))
-    }
-
-    /// What came back, made fit for the client.
-    fn receive(
-        &self,
-        call: &Call,
-        thing: &Thing,
-        context: &Context,
-        (answer, id, upstream): (&Frame, &Id, Era),
-    ) -> Result<Answered, Error> {
-        if answer.bytes().len() > self.result_limit {
-            let why = UpstreamError::TooLarge { limit: self.result_limit };
-            return Err(Box::new(failure(call, thing, why)).into());
-        }
-        context.snapshot.checks.judge_reply(call, answer).map_err(|denial| {
-            Box::new(Refused { denial, sort: Some(thing.sort), referred: false, name: thing.exposed.clone() })
-        })?;
-        let rewrite = |uri: &str| format!("{}{uri}", uri_prefix(&thing.upstream));
-        let client = context.visit.era();
-        if answer.shape() == Shape::Failure {
-            let body = Pieces::one(bridge::error(answer, id, client, &rewrite));
-            return Ok(Answered::Message { body, outcome: Outcome::Error, opened: None });
-        }
-        let body = bridge::result(answer, id, (upstream, client), call.method, &rewrite)
-            .map_err(|why| Error::from(Box::new(failure(call, thing, why))))?;
-        let tool_error = call.method == Method::ToolsCall && answer.result_member("isError") == Some("true");
-        let outcome = if tool_error { Outcome::ToolError } else { Outcome::Ok };
-        Ok(Answered::Message { body, outcome, opened: None })
-    }
-}
-
-fn bridged(body: Pieces) -> Answered {
-    Answered::Message { body, outcome: Outcome::Ok, opened: None }
 }
 
 /// Whose process serves this session (product rule "Catalog connections").
-fn seat(share: Share, visit: &Visit) -> Seat {
+pub(crate) fn seat(share: Share, visit: &Visit) -> Seat {
     match (share, visit.session()) {
         (Share::Tenant, _) => Seat::Shared,
         (Share::Session, Some(session)) => Seat::Session(Arc::clone(&session.name)),
@@ -243,74 +187,6 @@ pub(crate) fn principal_of(key: &Arc<str>) -> (Arc<str>, Box<str>) {
         Some((subject, issuer)) => (subject.into(), issuer.into()),
         None => (Arc::clone(key), Box::default()),
     }
-}
-
-enum SendError {
-    Call(Error),
-    Upstream(UpstreamError),
-}
-
-/// Writes the request under the upstream's own name for the target, with our id and our progress token.
-fn send(connection: &Arc<Connection>, call: &Call, thing: &Thing, wait: Wait) -> Result<Exchange, SendError> {
-    let (key, named) = match call.method {
-        Method::ResourcesRead => ("uri", code::quote(&thing.native)),
-        Method::Complete => {
-            let reference = Reference::read(&call.frame).map_err(|error| SendError::Call(error.into()))?;
-            ("ref", reference.native(&thing.native))
-        }
-        _ => ("name", code::quote(&thing.native)),
-    };
-    let build = |id: &Id| {
-        let token = if wait.progress { id.as_number() } else { None };
-        let meta = bridge::request_meta(connection.facts(), call.frame.param("_meta"), token);
-        let changes = [
-            Change { key, value: Some(Cow::Borrowed(&named)) },
-            Change { key: "_meta", value: meta.map(Cow::Owned) },
-            // We carry no tasks: a call that asks for one is an ordinary call.
-            Change { key: "task", value: None },
-        ];
-        let concerned = if call.method == Method::ToolsCall { 3 } else { 2 };
-        call.frame.forward(Some(id), changes.get(..concerned).unwrap_or_default())
-    };
-    let mirrored = wire::mirror::mirrored(&thing.mirrors, call.frame.param("arguments"));
-    let named = call.method.row().names != Names::Reference;
-    let outbound = Outbound {
-        method: call.method,
-        name: named.then_some(&*thing.native),
-        mirrored: &mirrored,
-        build: &build,
-    };
-    connection.send_outbound(&outbound, wait).map_err(SendError::Upstream)
-}
-
-/// Waits for the answer, relaying progress. None when the client gave the request up.
-async fn converse(
-    mut exchange: Exchange,
-    mut progress: Option<Progress>,
-    lane: &mut Lane,
-) -> Option<Result<Frame, UpstreamError>> {
-    loop {
-        tokio::select! {
-            incoming = exchange.next() => match incoming {
-                Incoming::Answer(answer) => return Some(Ok(answer)),
-                Incoming::Failed(why) => return Some(Err(why)),
-                Incoming::Progress(frame) => {
-                    let relayed = progress.as_mut().and_then(|progress| progress.relay(&frame));
-                    if let Some(message) = relayed {
-                        lane.outbox.say(Pieces::one(message));
-                    }
-                }
-            },
-            cancelled = lane.cancelled() => {
-                exchange.cancel(cancelled.reason.as_deref());
-                return None;
-            }
-        }
-    }
-}
-
-fn failure(call: &Call, thing: &Thing, why: UpstreamError) -> Failed {
-    Failed { upstream: Arc::clone(&thing.upstream), why, tool: call.method == Method::ToolsCall }
 }
 
 /// What the gateway answers by itself.

@@ -15,10 +15,18 @@ use std::{
 use futures_util::task::AtomicWaker;
 use tokio::task::JoinHandle;
 use tokio_util::task::task_tracker::TaskTrackerToken;
-use wire::Pieces;
+use wire::{Pieces, sse};
+
+use crate::{
+    arrival::Head,
+    session::{Reader, Session, Stream},
+};
 
 /// Messages before the answer that may wait for a slow reader; more are dropped.
 const DEPTH: usize = 16;
+
+/// What must not be lost may wait beyond that.
+const QUESTIONS: usize = 128;
 
 /// What comes of a running request, in order. Dropping it does not end a legacy request, which belongs to its
 /// session, and cancels a modern one, which belongs to its connection (spec H-25).
@@ -42,10 +50,10 @@ pub struct Out {
 }
 
 /// Whose the request is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub(crate) enum Bond {
     /// It goes on when nobody listens any more.
-    Session,
+    Session(Arc<Session>),
     /// It ends with whoever listens.
     Connection,
 }
@@ -73,18 +81,44 @@ impl Running {
         Running { outbox, work: Work::Here(Box::pin(answering)), bond, counted }
     }
 
-    /// The next message; none when the request was given up. Until [`Running::detach`] the request goes on only while
+    /// The next message; none when the request was given up. Until [`Running::begin`] the request goes on only while
     /// this is waited for. May be dropped half-way.
     pub async fn next(&mut self) -> Option<Out> {
         poll_fn(|cx| self.poll_next(cx)).await
     }
 
-    /// Gives the request a task of its own: from here on it goes on however slow its reader is.
-    pub fn detach(&mut self) {
-        self.work = match mem::replace(&mut self.work, Work::Over(None)) {
-            Work::Here(answering) => Work::Away(self.counted.task_tracker().spawn(answering)),
-            other @ (Work::Away(_) | Work::Over(_)) => other,
+    /// Makes the answer an event stream, which begins with what was taken already, and gives the request a task of its
+    /// own: from here on it goes on however slow its reader is.
+    pub fn begin(mut self, first: Option<Out>) -> Following {
+        if let Some(first) = first {
+            self.outbox.waiting().messages.push_front(first);
+        }
+        let kept = match &self.bond {
+            Bond::Session(session) => session.begin(),
+            Bond::Connection => None,
         };
+        match (mem::replace(&mut self.work, Work::Over(None)), kept) {
+            (Work::Here(answering), Some((stream, reader))) => {
+                self.outbox.move_to(&stream);
+                drop(self.counted.task_tracker().spawn(answer_on(stream, answering)));
+                Following(Source::Kept(reader))
+            }
+            // It was faster than whoever took what it said first.
+            (Work::Over(answer), Some((stream, reader))) => {
+                self.outbox.move_to(&stream);
+                answer.into_iter().for_each(|answer| stream.answer(answer.message));
+                stream.end();
+                Following(Source::Kept(reader))
+            }
+            (Work::Here(answering), None) => {
+                self.work = Work::Away(self.counted.task_tracker().spawn(answering));
+                Following(Source::Live(self))
+            }
+            (work @ Work::Over(_), None) | (work @ Work::Away(_), _) => {
+                self.work = work;
+                Following(Source::Live(self))
+            }
+        }
     }
 
     fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Out>> {
@@ -105,7 +139,7 @@ impl Running {
             Work::Over(answer) => Work::Over(answer),
         };
         // What was said before the answer comes before it.
-        if let Some(out) = self.outbox.messages().pop_front() {
+        if let Some(out) = self.outbox.waiting().messages.pop_front() {
             return Poll::Ready(Some(out));
         }
         match &mut self.work {
@@ -115,149 +149,162 @@ impl Running {
     }
 }
 
+/// Takes a request to its end, whoever reads its stream.
+async fn answer_on(stream: Arc<Stream>, answering: Answering) {
+    /// A stream whose request is given up, or panics, ends like any other.
+    struct Ending(Arc<Stream>);
+    impl Drop for Ending {
+        fn drop(&mut self) {
+            self.0.end();
+        }
+    }
+    let ending = Ending(stream);
+    if let Some(out) = answering.await {
+        ending.0.answer(out.message);
+    }
+}
+
 impl Drop for Running {
     fn drop(&mut self) {
-        match (mem::replace(&mut self.work, Work::Over(None)), self.bond) {
-            (Work::Here(answering), Bond::Session) => {
+        let work = mem::replace(&mut self.work, Work::Over(None));
+        if matches!(work, Work::Here(_) | Work::Away(_)) {
+            self.outbox.leave();
+        }
+        match (work, &self.bond) {
+            (Work::Here(answering), Bond::Session(_)) => {
                 drop(self.counted.task_tracker().spawn(answering));
             }
             (Work::Away(task), Bond::Connection) => task.abort(),
-            (Work::Here(_), Bond::Connection) | (Work::Away(_), Bond::Session) | (Work::Over(_), _) => (),
+            (Work::Here(_), Bond::Connection) | (Work::Away(_), Bond::Session(_)) | (Work::Over(_), _) => (),
         }
     }
 }
 
 impl std::fmt::Debug for Running {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Running").field("bond", &self.bond).finish_non_exhaustive()
+        f.debug_struct("Running").finish_non_exhaustive()
+    }
+}
+
+/// The event stream of a running request. A client of a session can come back to it (spec H-21).
+pub struct Following(Source);
+
+enum Source {
+    /// As it comes, and gone when it was read.
+    Live(Running),
+    /// What the session keeps.
+    Kept(Reader),
+    Ended,
+}
+
+impl Following {
+    /// The next event as it is written; none after the answer. May be dropped half-way.
+    pub async fn next_event(&mut self) -> Option<Pieces> {
+        match &mut self.0 {
+            Source::Live(running) => {
+                let out = running.next().await?;
+                if out.last {
+                    self.0 = Source::Ended;
+                }
+                // No id: there is nothing to come back to (spec H-26).
+                Some(sse::event(&out.message, None))
+            }
+            Source::Kept(reader) => reader.next_event().await,
+            Source::Ended => None,
+        }
     }
 }
 
 /// What a running request has said and nobody has taken yet. Costs nothing until something is said.
-#[derive(Default)]
+#[derive(Debug)]
 pub(crate) struct Outbox {
-    waiting: Mutex<VecDeque<Out>>,
+    waiting: Mutex<Waiting>,
     arrived: AtomicWaker,
 }
 
+#[derive(Debug)]
+struct Waiting {
+    messages: VecDeque<Out>,
+    reach: Reach,
+}
+
+/// How the client hears what is said before the answer.
+#[derive(Debug)]
+pub(crate) enum Reach {
+    /// By its connection, on which the answer is still to begin.
+    Connection,
+    /// Not at all: it takes one JSON message.
+    AnswerOnly,
+    /// On a stream of its session, also when it comes back to it.
+    Stream(Arc<Stream>),
+    /// Not at all: it has gone.
+    Nobody,
+}
+
+impl Reach {
+    /// That of a client that asks now.
+    pub(crate) fn of(head: &Head) -> Reach {
+        if head.accepts_events { Reach::Connection } else { Reach::AnswerOnly }
+    }
+}
+
 impl Outbox {
+    /// An empty one.
+    pub(crate) fn new(reach: Reach) -> Outbox {
+        let waiting = Mutex::new(Waiting { messages: VecDeque::new(), reach });
+        Outbox { waiting, arrived: AtomicWaker::new() }
+    }
+
     /// Says something before the answer. A client that does not read, or has gone, misses it and nothing else.
     pub(crate) fn say(&self, message: Pieces) {
-        let mut waiting = self.messages();
-        if waiting.len() < DEPTH {
-            waiting.push_back(Out { message, last: false, status: 200 });
-            drop(waiting);
-            self.arrived.wake();
+        self.push(message, DEPTH, Stream::say);
+    }
+
+    /// Says something that must not be lost; false when nobody will read it (spec Q-04).
+    pub(crate) fn put(&self, message: Pieces) -> bool {
+        self.push(message, DEPTH + QUESTIONS, Stream::put)
+    }
+
+    /// Whether what is said goes to a stream by now.
+    pub(crate) fn has_stream(&self) -> bool {
+        matches!(self.waiting().reach, Reach::Stream(_))
+    }
+
+    fn push(&self, message: Pieces, most: usize, write: impl Fn(&Stream, Pieces) -> bool) -> bool {
+        let mut waiting = self.waiting();
+        match &waiting.reach {
+            Reach::AnswerOnly | Reach::Nobody => false,
+            Reach::Stream(stream) => write(stream, message),
+            Reach::Connection if waiting.messages.len() >= most => false,
+            Reach::Connection => {
+                waiting.messages.push_back(Out { message, last: false, status: 200 });
+                drop(waiting);
+                self.arrived.wake();
+                true
+            }
         }
     }
 
-    fn messages(&self) -> MutexGuard<'_, VecDeque<Out>> {
+    /// All that was said, and all that will be, goes to a stream.
+    fn move_to(&self, stream: &Arc<Stream>) {
+        let mut waiting = self.waiting();
+        for out in mem::take(&mut waiting.messages) {
+            stream.put(out.message);
+        }
+        waiting.reach = Reach::Stream(Arc::clone(stream));
+    }
+
+    /// The connection is gone, and no stream was begun that could be read later.
+    fn leave(&self) {
+        let mut waiting = self.waiting();
+        waiting.messages.clear();
+        waiting.reach = Reach::Nobody;
+    }
+
+    fn waiting(&self) -> MutexGuard<'_, Waiting> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use futures_util::FutureExt as _;
-    use tokio::sync::oneshot;
-    use tokio_util::task::TaskTracker;
-
-    use super::*;
-
-    fn text(out: Option<Out>) -> Option<(String, bool)> {
-        let out = out?;
-        let text = out.message.into_iter().flat_map(|slice| slice.to_vec()).collect();
-        Some((String::from_utf8(text).unwrap(), out.last))
-    }
-
-    fn answer() -> Option<Out> {
-        Some(Out { message: Pieces::one("answer".into()), last: true, status: 200 })
-    }
-
-    /// A request that says one thing, then waits for a word before it answers.
-    fn running(bond: Bond, tracker: &TaskTracker) -> (Running, oneshot::Sender<()>) {
-        let (go, gone) = oneshot::channel();
-        let outbox = Arc::new(Outbox::default());
-        let said = Arc::clone(&outbox);
-        let work = async move {
-            said.say(Pieces::one("progress".into()));
-            gone.await.ok()?;
-            answer()
-        };
-        (Running::new(outbox, work, bond, tracker.token()), go)
-    }
-
-    #[tokio::test]
-    async fn what_was_said_before_the_answer_comes_before_it() {
-        for detached in [false, true] {
-            let tracker = TaskTracker::new();
-            let (mut running, go) = running(Bond::Session, &tracker);
-            if detached {
-                running.detach();
-            }
-            go.send(()).unwrap();
-            assert_eq!(text(running.next().await), Some(("progress".into(), false)));
-            assert_eq!(text(running.next().await), Some(("answer".into(), true)));
-            assert_eq!(text(running.next().await), None);
-        }
-    }
-
-    #[tokio::test]
-    async fn detaching_loses_no_answer() {
-        let tracker = TaskTracker::new();
-        let (mut running, go) = running(Bond::Session, &tracker);
-        go.send(()).unwrap();
-        // Both are there by now, and one was taken.
-        assert_eq!(text(running.next().await), Some(("progress".into(), false)));
-        running.detach();
-        assert_eq!(text(running.next().await), Some(("answer".into(), true)));
-    }
-
-    #[tokio::test]
-    async fn a_request_of_a_session_goes_on_when_nobody_listens() {
-        let tracker = TaskTracker::new();
-        let (mut running, go) = running(Bond::Session, &tracker);
-        assert!(running.next().await.is_some());
-        assert!(running.next().now_or_never().is_none());
-        drop(running);
-        assert_eq!(tracker.len(), 1);
-        go.send(()).unwrap();
-        tracker.close();
-        tracker.wait().await;
-    }
-
-    #[tokio::test]
-    async fn a_request_of_a_connection_ends_with_it() {
-        for detached in [false, true] {
-            let tracker = TaskTracker::new();
-            let (mut running, mut go) = running(Bond::Connection, &tracker);
-            if detached {
-                running.detach();
-            }
-            assert!(running.next().await.is_some());
-            drop(running);
-            go.closed().await;
-            tracker.close();
-            tracker.wait().await;
-        }
-    }
-
-    #[tokio::test]
-    async fn a_drain_waits_for_what_runs_in_its_connection() {
-        let tracker = TaskTracker::new();
-        let (running, _go) = running(Bond::Connection, &tracker);
-        tracker.close();
-        assert!(tracker.wait().now_or_never().is_none());
-        drop(running);
-        tracker.wait().await;
-    }
-
-    #[tokio::test]
-    async fn a_reader_that_does_not_read_misses_what_comes_too_much() {
-        let outbox = Outbox::default();
-        for _ in 0..2 * DEPTH {
-            outbox.say(Pieces::one("progress".into()));
-        }
-        assert_eq!(outbox.messages().len(), DEPTH);
-    }
-}
+mod tests;

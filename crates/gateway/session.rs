@@ -3,11 +3,16 @@
 //! A session owns its requests: they run while the HTTP connection waits for the answer, and go on without it, so a lost
 //! connection cancels nothing (spec H-25).
 
+mod asked;
+mod event;
 mod registry;
+mod room;
+mod store;
 mod stream;
 
 use std::{
     collections::HashMap,
+    pin::pin,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, AtomicU64, Ordering},
@@ -16,17 +21,15 @@ use std::{
 };
 
 use admission::Principal;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{Notify, oneshot};
 use tokio_util::sync::CancellationToken;
 use wire::{Capability, Id, Kind, Method, Pieces, Revision, code};
 
+pub(crate) use asked::{AskError, Asked};
 pub(crate) use registry::{SessionLimits, Sessions, name};
-pub(crate) use stream::Listener;
+pub(crate) use stream::{Reader, Stream};
 
 use crate::error::SessionError;
-
-/// GET streams a session may have open at once.
-const STREAMS_PER_SESSION: usize = 4;
 
 /// A session that was opened and not used ends after this long.
 const UNUSED: Duration = Duration::from_secs(60);
@@ -46,6 +49,13 @@ pub(crate) struct Session {
     pub(crate) server: Arc<str>,
     /// The negotiated revision.
     pub(crate) revision: Revision,
+    /// What the client declared that it can do: the JSON text of `capabilities`.
+    client: Box<str>,
+    questions: asked::Questions,
+    /// What of that each upstream may make use of.
+    pub(crate) offers: crate::asking::Offers,
+    /// What it hears of the log messages of its servers.
+    pub(crate) hearing: crate::logging::Hearing,
     /// What `initialize` promised; it holds for life (spec B-24).
     promised: std::sync::OnceLock<Vec<Capability>>,
     /// For each kind of list, the version this client knows: served last, or told of last.
@@ -56,7 +66,9 @@ pub(crate) struct Session {
     /// Milliseconds after `opened` of the last sign of life.
     seen: AtomicU64,
     running: Mutex<HashMap<Id, Option<oneshot::Sender<Cancelled>>>>,
-    streams: Mutex<Vec<mpsc::Sender<Pieces>>>,
+    /// Told when the last of them has ended.
+    rests: Notify,
+    store: store::Store,
     ended: CancellationToken,
 }
 
@@ -76,22 +88,38 @@ pub(crate) struct Ticket {
 }
 
 impl Session {
-    fn new(id: Arc<str>, principal: Arc<Principal>, server: Arc<str>, revision: Revision) -> Session {
+    fn new(
+        id: Arc<str>,
+        principal: Arc<Principal>,
+        server: Arc<str>,
+        (revision, client): (Revision, &str),
+        store: store::Store,
+    ) -> Session {
         Session {
             name: registry::name(&id).into(),
             id,
             principal,
             server,
             revision,
+            client: client.into(),
+            questions: asked::Questions::default(),
+            offers: crate::asking::Offers::default(),
+            hearing: crate::logging::Hearing::default(),
             promised: std::sync::OnceLock::new(),
             known: Default::default(),
             opened: Instant::now(),
             used: AtomicBool::new(false),
             seen: AtomicU64::new(0),
             running: Mutex::default(),
-            streams: Mutex::default(),
+            rests: Notify::new(),
+            store,
             ended: CancellationToken::new(),
         }
+    }
+
+    /// What the client said that it can do, as JSON text of an object; `{}` when it said nothing.
+    pub(crate) fn client(&self) -> &str {
+        &self.client
     }
 
     /// Fixes what this session was promised; the first promise stands.
@@ -126,7 +154,9 @@ impl Session {
             let concerned: Vec<Kind> =
                 Kind::ALL.into_iter().filter(|kind| kind.changed() == changed).collect();
             let differs = |kind: &Kind| self.known_of(*kind).load(Ordering::Relaxed) != version(*kind);
-            if concerned.iter().any(differs) && self.tell(&Pieces::one(code::notification(changed.name()))) {
+            if concerned.iter().any(differs)
+                && self.store.deliver(&Pieces::one(code::notification(changed.name())))
+            {
                 for kind in concerned {
                     self.knows(kind, version(kind));
                 }
@@ -137,6 +167,18 @@ impl Session {
     /// Requests that run now.
     pub(crate) fn running(&self) -> usize {
         lock(&self.running).len()
+    }
+
+    /// Returns when nothing runs. May be dropped at any await.
+    pub(crate) async fn rest(&self) {
+        loop {
+            let mut rests = pin!(self.rests.notified());
+            rests.as_mut().enable();
+            if self.running() == 0 {
+                return;
+            }
+            rests.await;
+        }
     }
 
     /// Takes the id of a request for as long as the ticket lives.
@@ -168,28 +210,14 @@ impl Session {
         &self.ended
     }
 
-    /// Opens a stream for what belongs to no request.
-    ///
-    /// # Errors
-    /// `TooManyStreams` above the bound; a new stream never replaces an old one (security row 21).
-    pub(crate) fn listen(self: &Arc<Self>) -> Result<Listener, SessionError> {
-        let mut streams = lock(&self.streams);
-        streams.retain(|stream| !stream.is_closed());
-        if streams.len() >= STREAMS_PER_SESSION {
-            return Err(SessionError::TooManyStreams);
+    /// Puts a message that belongs to no request on exactly one stream (spec H-20). Says whether it is read now; if
+    /// not, a client that comes back to the stream it lost finds it there.
+    pub(crate) fn tell(&self, message: &Pieces) -> bool {
+        let is_read = self.store.deliver(message);
+        if !is_read {
+            self.store.keep(message);
         }
-        let (sender, receiver) = mpsc::channel(16);
-        streams.push(sender);
-        drop(streams);
-        Ok(Listener::new(Arc::clone(self), receiver))
-    }
-
-    /// Puts a message on exactly one stream (spec H-20): the newest, since a client that lost a stream
-    /// without our noticing has opened another. Says whether one took it.
-    fn tell(&self, message: &Pieces) -> bool {
-        let mut streams = lock(&self.streams);
-        streams.retain(|stream| !stream.is_closed());
-        streams.iter().rev().any(|stream| stream.try_send(message.clone()).is_ok())
+        is_read
     }
 
     /// A sign of life.
@@ -217,11 +245,7 @@ impl Session {
 
     /// Something runs or is open.
     fn is_busy(&self) -> bool {
-        self.running() > 0 || self.has_stream()
-    }
-
-    fn has_stream(&self) -> bool {
-        lock(&self.streams).iter().any(|stream| !stream.is_closed())
+        self.running() > 0 || self.store.is_read()
     }
 
     /// Ends it: running requests are given up, streams close.
@@ -230,8 +254,14 @@ impl Session {
         self.close_streams();
     }
 
+    /// Ends the streams for what belongs to no request.
     fn close_streams(&self) {
-        lock(&self.streams).clear();
+        self.store.close();
+    }
+
+    /// Forgets streams that nobody came back to.
+    fn forget_streams(&self) {
+        self.store.sweep();
     }
 }
 
@@ -249,7 +279,14 @@ impl Ticket {
 
 impl Drop for Ticket {
     fn drop(&mut self) {
-        lock(&self.session.running).remove(&self.id);
+        let rests = {
+            let mut running = lock(&self.session.running);
+            running.remove(&self.id);
+            running.is_empty()
+        };
+        if rests {
+            self.session.rests.notify_waiters();
+        }
         self.session.touch();
     }
 }
@@ -258,3 +295,6 @@ impl Drop for Ticket {
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
+
+#[cfg(test)]
+pub(crate) mod tests;

@@ -35,6 +35,10 @@ const STDOUT_NOISE: Name =
     Name("portcullis_stdout_noise_total", "Lines on the stdout of upstreams that are no MCP message.");
 const LATE_ANSWERS: Name =
     Name("portcullis_late_answers_total", "Answers of upstreams to requests that were no longer open.");
+const LOG_MESSAGES_DROPPED: Name = Name(
+    "portcullis_log_messages_dropped_total",
+    "Log messages of upstreams outside of any request that no client was told, by tenant.",
+);
 const AUDIT_LINES: Name = Name("portcullis_audit_lines_total", "Audit lines handed to the operating system.");
 const AUDIT_FAILURES: Name = Name(
     "portcullis_audit_failures_total",
@@ -50,7 +54,7 @@ const START_TIME: Name =
 
 /// All of them, for whoever compares this list with the documentation.
 #[cfg(test)]
-pub(crate) const ALL: [Name; 14] = [
+pub(crate) const ALL: [Name; 15] = [
     MESSAGES,
     DURATION,
     SESSIONS,
@@ -58,6 +62,7 @@ pub(crate) const ALL: [Name; 14] = [
     UPSTREAM_RESTARTS,
     STDOUT_NOISE,
     LATE_ANSWERS,
+    LOG_MESSAGES_DROPPED,
     AUDIT_LINES,
     AUDIT_FAILURES,
     UNAUTHENTICATED,
@@ -84,6 +89,7 @@ pub(crate) struct Metrics {
     upstream_restarts: IntCounterVec,
     stdout_noise: IntCounter,
     late_answers: IntCounter,
+    log_messages_dropped: IntCounterVec,
     audit_lines: IntCounter,
     audit_failures: IntCounter,
     unauthenticated: IntCounter,
@@ -110,6 +116,7 @@ impl Metrics {
             upstream_restarts: counters(&registry, UPSTREAM_RESTARTS, &["tenant", "upstream"])?,
             stdout_noise: counter(&registry, STDOUT_NOISE)?,
             late_answers: counter(&registry, LATE_ANSWERS)?,
+            log_messages_dropped: counters(&registry, LOG_MESSAGES_DROPPED, &["tenant"])?,
             audit_lines: counter(&registry, AUDIT_LINES)?,
             audit_failures: counter(&registry, AUDIT_FAILURES)?,
             unauthenticated: counter(&registry, UNAUTHENTICATED)?,
@@ -135,6 +142,13 @@ impl Metrics {
         }
         if let Ok(duration) = self.duration.get_metric_with_label_values(&[tenant, method]) {
             duration.observe(took.as_secs_f64());
+        }
+    }
+
+    /// A log message of an upstream that no client was told.
+    pub(crate) fn log_message_dropped(&self, tenant: &str) {
+        if let Ok(counter) = self.log_messages_dropped.get_metric_with_label_values(&[tenant]) {
+            counter.inc();
         }
     }
 

@@ -52,6 +52,10 @@ impl Visit {
     /// a modern request sees what there is.
     pub(crate) fn promises(&self, capability: Capability, view: &View) -> bool {
         match self {
+            // What the client itself declared.
+            Visit::Within(session) if capability == Capability::Roots => {
+                wire::input::member(session.client(), "roots").is_some()
+            }
             Visit::Opening(session) | Visit::Within(session) => session.promises(capability),
             Visit::Alone(_) => view.promised.contains(&capability),
         }

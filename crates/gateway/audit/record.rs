@@ -202,6 +202,11 @@ impl Record {
         self.facts.spoke = Some((held.by, held.rule.clone()));
     }
 
+    /// The question of an upstream goes on to its client.
+    pub(crate) fn let_through(&mut self) {
+        self.facts.decision = Some(Word::Allow);
+    }
+
     /// The decision is made. A call that is held here was held before: the second hold is a no.
     pub(crate) fn decided(&mut self, decision: Decision) -> Result<Admitted, Denial> {
         let denial = match decision {

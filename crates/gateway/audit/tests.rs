@@ -158,6 +158,7 @@ fn head() -> Head {
         endpoint: Endpoint::default(),
         session: Some("session-canary".into()),
         revision: None,
+        last_event: None,
         authorization: Default::default(),
         mirror: Default::default(),
         accepts_json: true,

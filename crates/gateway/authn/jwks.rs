@@ -77,7 +77,10 @@ pub(super) enum Origin {
 }
 
 /// A client that reads keys: no redirects, no cookies, no proxy.
-pub(super) type Fetcher = Client<HttpsConnector<HttpConnector>, Empty<Bytes>>;
+pub(super) type Fetcher = Client<Connector, Empty<Bytes>>;
+
+/// Opens connections, plain or over TLS.
+pub type Connector = HttpsConnector<HttpConnector>;
 
 /// Why keys could not be read. Names neither a host nor what was answered.
 #[derive(Debug, thiserror::Error)]
@@ -216,17 +219,25 @@ impl Jwks {
     }
 }
 
-/// A client for all issuers, with the authorities the system trusts.
-pub(super) fn fetcher() -> io::Result<Arc<Fetcher>> {
+/// Connections with the authorities the system trusts.
+///
+/// # Errors
+/// When the system trusts none.
+pub fn connector() -> io::Result<Connector> {
     let provider = rustls::crypto::aws_lc_rs::default_provider();
     let mut connector = HttpConnector::new();
     connector.enforce_http(false);
     connector.set_connect_timeout(Some(PATIENCE));
-    let connector = HttpsConnectorBuilder::new()
+    Ok(HttpsConnectorBuilder::new()
         .with_provider_and_native_roots(provider)?
         .https_or_http()
         .enable_http1()
-        .wrap_connector(connector);
+        .wrap_connector(connector))
+}
+
+/// A client for all issuers.
+pub(super) fn fetcher() -> io::Result<Arc<Fetcher>> {
+    let connector = connector()?;
     let mut client = Client::builder(TokioExecutor::new());
     // A connection that waits minutes for the next reading is of no use to anybody.
     client.pool_timer(TokioTimer::new()).pool_idle_timeout(PATIENCE);

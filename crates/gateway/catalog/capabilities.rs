@@ -21,18 +21,30 @@ pub(super) fn merged(said: &Introductions<'_>, extensions: &[Pattern]) -> (Strin
     let has = |key: &str| known.iter().any(|said| said.contains_key(key));
     let mut members = Vec::new();
     let mut promised = Vec::new();
+    // Whose URIs can be subscribed to is said for each of them (spec R-08).
+    let subscribe = said.more || known.iter().any(|said| said.get("resources").is_some_and(can_subscribe));
     // `listChanged` is always true: the gateway compares lists itself, whatever the upstream announces.
     for (key, capability) in
         [("tools", Capability::Tools), ("prompts", Capability::Prompts), ("resources", Capability::Resources)]
     {
         if said.more || has(key) {
-            members.push(format!("\"{key}\":{{\"listChanged\":true}}"));
+            let more =
+                if subscribe && capability == Capability::Resources { ",\"subscribe\":true" } else { "" };
+            members.push(format!("\"{key}\":{{\"listChanged\":true{more}}}"));
             promised.push(capability);
         }
     }
-    if said.more || has("completions") {
-        members.push("\"completions\":{}".to_owned());
-        promised.push(Capability::Completions);
+    if !promised.is_empty() {
+        promised.push(Capability::Subscriptions);
+    }
+    if subscribe {
+        promised.push(Capability::ResourcesSubscribe);
+    }
+    for (key, capability) in [("completions", Capability::Completions), ("logging", Capability::Logging)] {
+        if said.more || has(key) {
+            members.push(format!("\"{key}\":{{}}"));
+            promised.push(capability);
+        }
     }
     let extensions = merged_extensions(&known, extensions);
     if !extensions.is_empty() {
@@ -41,6 +53,11 @@ pub(super) fn merged(said: &Introductions<'_>, extensions: &[Pattern]) -> (Strin
         members.push(format!("\"extensions\":{{{}}}", parts.join(",")));
     }
     (format!("{{{}}}", members.join(",")), promised)
+}
+
+/// Whether a server's `resources` say that it tells of single resources.
+fn can_subscribe(resources: &&RawValue) -> bool {
+    wire::meta::member(Some(resources.get()), "subscribe") == Some("true")
 }
 
 /// Extensions on the operator's list that at least one upstream has. Upstreams that disagree on the
@@ -86,7 +103,19 @@ mod tests {
             &[r#"{"tools":{},"logging":{},"experimental":{"x":{}}}"#, r#"{"prompts":{"listChanged":false}}"#],
             false,
             &[],
-            &expect![[r#"{"tools":{"listChanged":true},"prompts":{"listChanged":true}}"#]],
+            &expect![[r#"{"tools":{"listChanged":true},"prompts":{"listChanged":true},"logging":{}}"#]],
+        );
+        check(
+            &[r#"{"resources":{"subscribe":false}}"#],
+            false,
+            &[],
+            &expect![[r#"{"resources":{"listChanged":true}}"#]],
+        );
+        check(
+            &[r#"{"resources":{"subscribe":false}}"#, r#"{"resources":{"subscribe":true}}"#],
+            false,
+            &[],
+            &expect![[r#"{"resources":{"listChanged":true,"subscribe":true}}"#]],
         );
         check(&[], false, &[], &expect!["{}"]);
     }
@@ -98,7 +127,7 @@ mod tests {
             true,
             &[],
             &expect![[
-                r#"{"tools":{"listChanged":true},"prompts":{"listChanged":true},"resources":{"listChanged":true},"completions":{}}"#
+                r#"{"tools":{"listChanged":true},"prompts":{"listChanged":true},"resources":{"listChanged":true,"subscribe":true},"completions":{},"logging":{}}"#
             ]],
         );
     }

@@ -3,16 +3,15 @@
 use std::{collections::HashMap, sync::Arc};
 
 use admission::{Sort, Standing, Thing};
-use bytes::{BufMut, Bytes, BytesMut};
-use config::Filter;
-use wire::{Kind, digest_of};
+use config::{Filter, Naming};
+use wire::{Kind, digest_of, shape::Structured};
 
 use super::{
     Catalog, Shop, Stock, StockState, capabilities,
     capabilities::Introductions,
-    names,
-    shelf::Shown,
-    view::{Entry, List, PAGE, View, open_page},
+    names::{self, Prefixes},
+    shelf::{Face, Shown},
+    view::{Entry, List, View},
 };
 
 type Stocks = std::collections::BTreeMap<Arc<str>, Stock>;
@@ -46,7 +45,7 @@ fn view(catalog: &Catalog, server: &config::VirtualServer, stock: &Stocks) -> Vi
     let absent: Vec<_> =
         selected.iter().filter(|(_, stock)| !stock.is_listed()).map(|(id, _)| Arc::clone(id)).collect();
     let mut tables = Tables::default();
-    let lists = Kind::ALL.map(|kind| list(kind, &selected, filter_of(server, kind), &absent, &mut tables));
+    let lists = Kind::ALL.map(|kind| list(kind, &selected, server, &absent, &mut tables));
     let said = Introductions {
         known: selected.iter().filter_map(|(_, stock)| stock.capabilities.as_deref()).collect(),
         more: selected.iter().any(|(_, stock)| stock.capabilities.is_none()),
@@ -60,15 +59,12 @@ fn view(catalog: &Catalog, server: &config::VirtualServer, stock: &Stocks) -> Vi
         server: Arc::clone(&server.name),
         capabilities,
         promised,
-        instructions: instructions(&selected),
+        instructions: instructions(&selected, server.names),
         lists,
         tools: tables.tools,
         prompts: tables.prompts,
         resources: tables.resources,
-        prefixes: upstreams
-            .iter()
-            .map(|id| (names::uri_prefix(id).trim_end_matches('+').into(), Arc::clone(id)))
-            .collect(),
+        prefixes: Prefixes::of(&upstreams, server.names),
         uri_filters: upstreams.iter().filter_map(filters).collect(),
         absent,
         upstreams,
@@ -86,10 +82,11 @@ struct Tables {
 fn list(
     kind: Kind,
     selected: &[(&Arc<str>, &Stock)],
-    filter: &Filter,
+    server: &config::VirtualServer,
     absent: &[Arc<str>],
     tables: &mut Tables,
 ) -> List {
+    let filter = filter_of(server, kind);
     let mut entries = Vec::new();
     let mut digests = Vec::new();
     for (id, stock) in selected {
@@ -98,25 +95,20 @@ fn list(
                 Kind::Tools | Kind::Prompts => filter.admits(&shown.native),
                 Kind::Resources | Kind::Templates => admits_uri(filter, &shown.native),
             };
-            let standing = match shown.standing {
+            let face = shown.face(server.names);
+            let standing = match face.standing {
                 Standing::Offered if !admitted => Standing::Filtered,
                 other => other,
             };
-            tables.insert(kind, id, shown, standing);
+            tables.insert(kind, id, (shown, face), standing);
             if standing == Standing::Offered && stock.is_listed() {
-                digests.extend_from_slice(&digest_of(&shown.bytes).0);
-                entries.push(Entry { place: (Arc::clone(id), position), shown: shown.bytes.clone() });
+                digests.extend_from_slice(&digest_of(face.definition.taken(Structured::Any)).0);
+                entries
+                    .push(Entry { place: (Arc::clone(id), position), definition: face.definition.clone() });
             }
         }
     }
-    let page = |entries: &[Entry]| {
-        let items: Vec<Bytes> = entries.iter().map(|entry| entry.shown.clone()).collect();
-        marked(open_page(kind, &items), absent)
-    };
-    // A list of nothing is one page of nothing (bug B31).
-    let pages =
-        if entries.is_empty() { vec![page(&[])] } else { entries.chunks(PAGE).map(page).collect::<Vec<_>>() };
-    List { entries, pages, version: version(&digests) }
+    List::new(kind, entries, mark(absent), version(&digests))
 }
 
 fn version(digests: &[u8]) -> u64 {
@@ -124,21 +116,17 @@ fn version(digests: &[u8]) -> u64 {
     u64::from_be_bytes([a, b, c, d, e, f, g, h])
 }
 
-/// Says on the page which upstreams it lacks (spec T-13).
-fn marked(open: Bytes, absent: &[Arc<str>]) -> Bytes {
+/// What each page says of the upstreams it lacks (spec T-13).
+fn mark(absent: &[Arc<str>]) -> String {
     if absent.is_empty() {
-        return open;
+        return String::new();
     }
     let names: Vec<String> = absent.iter().map(|id| wire::code::quote(id)).collect();
-    let mark = format!(",\"_meta\":{{\"portcullis/incomplete\":[{}]}}", names.join(","));
-    let mut page = BytesMut::with_capacity(open.len() + mark.len());
-    page.put(open);
-    page.put(mark.as_bytes());
-    page.freeze()
+    format!(",\"_meta\":{{\"portcullis/incomplete\":[{}]}}", names.join(","))
 }
 
 impl Tables {
-    fn insert(&mut self, kind: Kind, id: &Arc<str>, shown: &Shown, standing: Standing) {
+    fn insert(&mut self, kind: Kind, id: &Arc<str>, (shown, face): (&Shown, &Face), standing: Standing) {
         let (table, sort) = match kind {
             Kind::Tools => (&mut self.tools, Sort::Tool),
             Kind::Prompts => (&mut self.prompts, Sort::Prompt),
@@ -147,14 +135,14 @@ impl Tables {
         let thing = Thing {
             upstream: Arc::clone(id),
             sort,
-            exposed: shown.exposed.clone(),
+            exposed: face.exposed.clone(),
             native: shown.native.clone(),
             digest: Some(shown.digest),
             standing,
             mirrors: Arc::clone(&shown.mirrors),
         };
         // Ambiguous names are on the shelf as excluded, all of them; whichever stands here says no.
-        table.insert(shown.exposed.clone(), Arc::new(thing));
+        table.insert(face.exposed.clone(), Arc::new(thing));
     }
 }
 
@@ -181,8 +169,11 @@ fn filter_of(server: &config::VirtualServer, kind: Kind) -> &Filter {
 }
 
 /// Each upstream's instructions under its id, so that a model knows which tools they speak of. Lines are
-/// indented: no upstream writes a heading in another's name.
-fn instructions(selected: &[(&Arc<str>, &Stock)]) -> Option<String> {
+/// indented: no upstream writes a heading in another's name. Where names are bare, there is nothing to tell apart.
+fn instructions(selected: &[(&Arc<str>, &Stock)], naming: Naming) -> Option<String> {
+    if let (Naming::Bare, [(_, stock)]) = (naming, selected) {
+        return stock.instructions.clone().filter(|text| text.len() <= INSTRUCTIONS);
+    }
     let mut merged = String::new();
     for (id, text) in selected.iter().filter_map(|(id, stock)| Some((id, stock.instructions.as_deref()?))) {
         if merged.len() + text.len() > INSTRUCTIONS {

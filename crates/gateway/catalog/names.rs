@@ -5,6 +5,7 @@
 
 use std::{borrow::Cow, collections::HashMap, sync::Arc};
 
+use config::Naming;
 use sha2::{Digest as _, Sha256};
 use unicode_security::MixedScript as _;
 
@@ -34,19 +35,48 @@ pub(crate) fn exposed(upstream: &str, native: &str, max: usize) -> Box<str> {
 ///
 /// Ids may hold `_` and begin with a digit, schemes may not (RFC 3986 section 3.1); ids never hold `.`,
 /// so both replacements are reversible and two ids never share a prefix.
-pub(crate) fn uri_prefix(upstream: &str) -> String {
+pub(super) fn uri_prefix(upstream: &str) -> String {
     let letter_first = if upstream.starts_with(|c: char| c.is_ascii_digit()) { "u.." } else { "" };
     format!("{letter_first}{}+", upstream.replace('_', "."))
 }
 
-/// The upstream and native URI an exposed URI names, if its prefix is one of `prefixes`.
-pub(crate) fn native_uri<'a>(
-    exposed: &'a str,
-    prefixes: &HashMap<Box<str>, Arc<str>>,
-) -> Option<(Arc<str>, &'a str)> {
-    let (scheme, native) = exposed.split_once('+')?;
-    let upstream = prefixes.get(scheme)?;
-    Some((Arc::clone(upstream), native))
+/// What stands before the native URIs of a view.
+#[derive(Debug)]
+pub(crate) enum Prefixes {
+    /// For each upstream its own; by URI scheme.
+    Own(HashMap<Box<str>, Arc<str>>),
+    /// Nothing: all of them are this upstream's.
+    None(Arc<str>),
+}
+
+impl Prefixes {
+    /// Those of a view over these upstreams. Bare names belong to exactly one, or to nobody.
+    pub(super) fn of(upstreams: &[Arc<str>], naming: Naming) -> Prefixes {
+        if let (Naming::Bare, [only]) = (naming, upstreams) {
+            return Prefixes::None(Arc::clone(only));
+        }
+        let own = |id: &Arc<str>| (uri_prefix(id).trim_end_matches('+').into(), Arc::clone(id));
+        Prefixes::Own(upstreams.iter().map(own).collect())
+    }
+
+    /// The URI that clients know.
+    pub(super) fn exposed(&self, upstream: &str, native: &str) -> String {
+        match self {
+            Prefixes::Own(_) => format!("{}{native}", uri_prefix(upstream)),
+            Prefixes::None(_) => native.to_owned(),
+        }
+    }
+
+    /// The upstream and native URI an exposed URI names.
+    pub(super) fn native<'a>(&self, exposed: &'a str) -> Option<(Arc<str>, &'a str)> {
+        match self {
+            Prefixes::Own(own) => {
+                let (scheme, native) = exposed.split_once('+')?;
+                Some((Arc::clone(own.get(scheme)?), native))
+            }
+            Prefixes::None(upstream) => Some((Arc::clone(upstream), exposed)),
+        }
+    }
 }
 
 /// Why a native name is not shown, looking at it alone.
@@ -146,18 +176,26 @@ mod tests {
     #[test]
     fn a_uri_prefix_is_a_scheme_and_is_undone_exactly() {
         let ids = ["files", "my_files", "my-files", "9lives", "a_9"];
-        let prefixes: HashMap<Box<str>, Arc<str>> =
-            ids.iter().map(|id| (uri_prefix(id).trim_end_matches('+').into(), Arc::from(*id))).collect();
-        assert_eq!(prefixes.len(), ids.len());
+        let prefixes = Prefixes::of(&ids.map(Arc::from), Naming::Prefixed);
+        assert!(matches!(&prefixes, Prefixes::Own(own) if own.len() == ids.len()));
         for id in ids {
             for native in ["file:///a+b", "https://x/y", "db://{t}/{id}", "a+b://c"] {
-                let shown = format!("{}{native}", uri_prefix(id));
+                let shown = prefixes.exposed(id, native);
                 assert!(shown.starts_with(|c: char| c.is_ascii_alphabetic()), "{shown}");
-                assert_eq!(native_uri(&shown, &prefixes), Some((Arc::from(id), native)));
+                assert_eq!(prefixes.native(&shown), Some((Arc::from(id), native)));
             }
         }
-        assert_eq!(native_uri("mem://nothing", &prefixes), None);
-        assert_eq!(native_uri("other+mem://x", &prefixes), None);
+        assert_eq!(prefixes.native("mem://nothing"), None);
+        assert_eq!(prefixes.native("other+mem://x"), None);
+    }
+
+    #[test]
+    fn a_bare_uri_is_the_native_one() {
+        let prefixes = Prefixes::of(&[Arc::from("files")], Naming::Bare);
+        for uri in ["mem://x", "files+mem://x", "", "+"] {
+            assert_eq!(prefixes.exposed("files", uri), uri);
+            assert_eq!(prefixes.native(uri), Some((Arc::from("files"), uri)));
+        }
     }
 
     #[test]

@@ -5,6 +5,8 @@
 //! inbox that remembers *that* something happened, never how often: a storm of 200 notifications is one
 //! reading (bug B29).
 
+mod notices;
+
 use std::{
     collections::{HashMap, HashSet},
     sync::{Arc, Mutex, PoisonError},
@@ -17,7 +19,7 @@ use tokio::{
     time::Instant,
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
-use upstream::{Connection, Notice, Seat, What};
+use upstream::{Connection, Notice};
 use wire::Kind;
 
 use super::{Catalog, News, Source, shelf::Shown};
@@ -77,9 +79,10 @@ impl Refresh {
         for watch in gateway.snapshot.load().authn.watches() {
             refresh.spawn(watch);
         }
-        refresh.spawn(sort(Arc::clone(gateway), inboxes, notices));
+        refresh.spawn(notices::sort(Arc::clone(gateway), inboxes, notices));
         refresh.spawn(release(Arc::clone(gateway), ended));
         refresh.spawn(sweep(Arc::clone(gateway)));
+        refresh.spawn(Arc::clone(&gateway.router.subscriptions).keep());
         refresh
     }
 
@@ -96,72 +99,6 @@ impl Refresh {
         self.stop.cancel();
         self.tasks.close();
         self.tasks.wait().await;
-    }
-}
-
-/// Questions of one upstream that are put on record in one window; the rest are refused and counted, so that
-/// nobody fills the disk by asking.
-const QUESTIONS: u32 = 60;
-const WINDOW: Duration = Duration::from_secs(60);
-
-/// How many questions an upstream has asked in this window.
-#[derive(Default)]
-struct Questions {
-    since: Option<Instant>,
-    asked: u32,
-}
-
-impl Questions {
-    /// Counts one, and says whether it is put on record.
-    fn take(&mut self) -> bool {
-        let now = Instant::now();
-        if self.since.is_none_or(|since| now.duration_since(since) >= WINDOW) {
-            if self.asked > QUESTIONS {
-                tracing::warn!(
-                    unrecorded = self.asked - QUESTIONS,
-                    "an upstream asked more than is recorded"
-                );
-            }
-            *self = Questions { since: Some(now), asked: 0 };
-        }
-        self.asked = self.asked.saturating_add(1);
-        self.asked <= QUESTIONS
-    }
-}
-
-/// Puts each notice where it belongs.
-async fn sort(gateway: Arc<Gateway>, inboxes: Inboxes, mut notices: mpsc::Receiver<Notice>) {
-    let mut questions: HashMap<(Arc<str>, Arc<str>), Questions> = HashMap::new();
-    while let Some(Notice { spec, seat, what }) = notices.recv().await {
-        // Lists are fed by the shared connection alone (product rule "Catalog connections").
-        let inbox = match &seat {
-            Seat::Shared => inboxes.get(&(Arc::clone(&spec.tenant), Arc::clone(&spec.id))),
-            Seat::Principal(_) | Seat::Session(_) => None,
-        };
-        match (what, inbox) {
-            (What::Request(connection, question), _) => {
-                let key = (Arc::clone(&spec.tenant), Arc::clone(&spec.id));
-                let recorded = questions.entry(key).or_default().take();
-                gateway.ask_back((&spec, &seat), &connection, &question, recorded).await;
-            }
-            (What::Up(connection), Some(inbox)) => {
-                inbox.ring(|pending| {
-                    pending.down = None;
-                    pending.up = Some(connection);
-                });
-            }
-            (What::Down { why }, Some(inbox)) => inbox.ring(|pending| {
-                pending.up = None;
-                pending.down = Some(why);
-            }),
-            (What::Notification(frame), Some(inbox)) => {
-                let said = frame.method();
-                inbox.ring(|pending| {
-                    pending.changed.extend(Kind::ALL.into_iter().filter(|kind| said == Some(kind.changed())));
-                });
-            }
-            (What::Up(_) | What::Down { .. } | What::Notification(_), None) => (),
-        }
     }
 }
 
@@ -387,7 +324,7 @@ async fn read_page(
     if let Some(cursor) = cursor {
         members.push(format!("\"cursor\":{}", wire::code::quote(cursor)));
     }
-    if let Some(meta) = bridge::request_meta(connection.facts(), None, None) {
+    if let Some(meta) = bridge::request_meta(connection.facts(), None, None, &bridge::Sender::ourselves()) {
         members.push(format!("\"_meta\":{meta}"));
     }
     let params = format!("{{{}}}", members.join(","));
@@ -407,7 +344,9 @@ async fn read_page(
     };
     loop {
         match exchange.next().await {
-            upstream::Incoming::Progress(_) => (),
+            upstream::Incoming::Progress(_)
+            | upstream::Incoming::Question(_)
+            | upstream::Incoming::Told(_) => (),
             upstream::Incoming::Failed(error) => return Err(error.to_string()),
             upstream::Incoming::Answer(answer) if answer.error().is_some() => {
                 let code = answer.error_member("code").unwrap_or_default();

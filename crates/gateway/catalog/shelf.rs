@@ -5,7 +5,12 @@ use std::{collections::HashMap, sync::Arc};
 
 use admission::Standing;
 use bytes::Bytes;
-use wire::{Digest, Era, Item, Kind, mirror::Mirror};
+use config::Naming;
+use wire::{
+    Digest, Era, Item, Kind,
+    mirror::Mirror,
+    shape::{self, Structured},
+};
 
 use super::{
     Catalog, Source,
@@ -17,18 +22,79 @@ use super::{
 /// One item as clients would see it.
 #[derive(Clone, Debug)]
 pub(super) struct Shown {
-    /// The exposed name or URI.
-    pub(super) exposed: Box<str>,
-    /// The native one.
+    /// The native name or URI.
     pub(super) native: Box<str>,
     /// The definition's canonical hash, over what the upstream said.
     pub(super) digest: Digest,
-    /// Whether the upstream's own filters and our rules on names let it be seen.
-    pub(super) standing: Standing,
-    /// The definition under its exposed name; every other byte is the upstream's.
-    pub(super) bytes: Bytes,
     /// The tool's arguments that are repeated in headers.
     pub(super) mirrors: Arc<[Mirror]>,
+    /// As it looks where names have prefixes.
+    prefixed: Face,
+    /// As it looks where they have none; only if some virtual server wants that.
+    bare: Option<Face>,
+}
+
+impl Shown {
+    /// As it looks in a view that names things so.
+    pub(super) fn face(&self, naming: Naming) -> &Face {
+        match (naming, &self.bare) {
+            (Naming::Bare, Some(face)) => face,
+            // INVARIANT: whatever a bare virtual server selects has a bare face; see `Catalog::is_bare`.
+            (Naming::Bare, None) | (Naming::Prefixed, _) => &self.prefixed,
+        }
+    }
+}
+
+/// One item under one name.
+#[derive(Clone, Debug)]
+pub(super) struct Face {
+    /// The exposed name or URI.
+    pub(super) exposed: Box<str>,
+    /// Whether the upstream's own filters and our rules on names let it be seen.
+    pub(super) standing: Standing,
+    /// The definition under that name; every other byte is the upstream's.
+    pub(super) definition: Definition,
+}
+
+/// A definition for each way in which revisions take structured output.
+#[derive(Clone, Debug)]
+pub(super) struct Definition {
+    any: Bytes,
+    /// Only where it differs.
+    objects: Option<Bytes>,
+    /// Only where it differs from `objects`.
+    nothing: Option<Bytes>,
+}
+
+impl Definition {
+    fn new(kind: Kind, whole: Bytes) -> Definition {
+        if kind != Kind::Tools {
+            return Definition { any: whole, objects: None, nothing: None };
+        }
+        let any = shape::definition(&whole, Structured::Any).unwrap_or(whole);
+        let objects = shape::definition(&any, Structured::Objects);
+        let nothing = shape::definition(objects.as_ref().unwrap_or(&any), Structured::Nothing);
+        Definition { any, objects, nothing }
+    }
+
+    /// The one for revisions that take so much.
+    pub(super) fn taken(&self, takes: Structured) -> &Bytes {
+        let objects = self.objects.as_ref().unwrap_or(&self.any);
+        match takes {
+            Structured::Any => &self.any,
+            Structured::Objects => objects,
+            Structured::Nothing => self.nothing.as_ref().unwrap_or(objects),
+        }
+    }
+
+    /// Whether revisions that take so much get another one than those that take more.
+    pub(super) fn differs(&self, takes: Structured) -> bool {
+        match takes {
+            Structured::Any => false,
+            Structured::Objects => self.objects.is_some(),
+            Structured::Nothing => self.nothing.is_some(),
+        }
+    }
 }
 
 impl Catalog {
@@ -43,6 +109,7 @@ impl Catalog {
         let id = &*source.config.id;
         let prefix = names::uri_prefix(id);
         let rewrite = |uri: &str| format!("{prefix}{uri}");
+        let is_bare = self.is_bare(id);
         let twins = names::twins(items.iter().map(Item::key));
         let filter = match kind {
             Kind::Tools => &source.config.tools,
@@ -80,12 +147,26 @@ impl Catalog {
             if let Some(why) = flaw {
                 remarks.push(|| format!("{} `{}` is left out: {why}", kind.member(), printable(native)));
             }
-            let bytes = item.exposed(&exposed, &rewrite);
-            let digest = wire::digest(item.raw());
-            shelf.push(Shown { exposed, native: native.into(), digest, standing, bytes, mirrors });
+            let face = |exposed: Box<str>, uri: &dyn Fn(&str) -> String| {
+                let definition = Definition::new(kind, item.exposed(&exposed, uri));
+                Face { exposed, standing, definition }
+            };
+            shelf.push(Shown {
+                native: native.into(),
+                digest: wire::digest(item.raw()),
+                mirrors,
+                prefixed: face(exposed, &rewrite),
+                bare: is_bare.then(|| face(native.into(), &str::to_owned)),
+            });
         }
         drop_ambiguous(&mut shelf, kind, remarks);
         shelf
+    }
+
+    /// Whether a virtual server calls the things of this upstream by their native names.
+    fn is_bare(&self, upstream: &str) -> bool {
+        let servers = self.rules.servers.iter().filter(|server| server.names == Naming::Bare);
+        servers.flat_map(|server| &server.upstreams).any(|id| **id == *upstream)
     }
 }
 
@@ -93,11 +174,12 @@ impl Catalog {
 /// first mention stays, since equal URIs name the same thing.
 ///
 /// INVARIANT: names of different upstreams cannot meet here or later, since an exposed name begins with the
-/// upstream's id and `__`, and no id contains or ends in `__`.
+/// upstream's id and `__`, and no id contains or ends in `__`. Bare names are native, and those are told apart
+/// before.
 fn drop_ambiguous(shelf: &mut Vec<Shown>, kind: Kind, remarks: &mut Remarks) {
     let mut claims: HashMap<Box<str>, usize> = HashMap::new();
     for shown in shelf.iter() {
-        *claims.entry(shown.exposed.clone()).or_default() += 1;
+        *claims.entry(shown.prefixed.exposed.clone()).or_default() += 1;
     }
     claims.retain(|_, count| *count > 1);
     if claims.is_empty() {
@@ -105,24 +187,25 @@ fn drop_ambiguous(shelf: &mut Vec<Shown>, kind: Kind, remarks: &mut Remarks) {
     }
     match kind {
         Kind::Tools | Kind::Prompts => {
-            for shown in shelf.iter_mut().filter(|shown| claims.contains_key(&shown.exposed)) {
-                if matches!(shown.standing, Standing::Excluded(_)) {
+            for shown in shelf.iter_mut().filter(|shown| claims.contains_key(&shown.prefixed.exposed)) {
+                let face = &mut shown.prefixed;
+                if matches!(face.standing, Standing::Excluded(_)) {
                     continue;
                 }
-                shown.standing = Standing::Excluded("another name has the same alias");
+                face.standing = Standing::Excluded("another name has the same alias");
                 let native = printable(&shown.native);
                 remarks.push(|| {
                     format!(
                         "{} `{native}` is left out: another name has the same alias `{}`",
                         kind.member(),
-                        shown.exposed
+                        face.exposed
                     )
                 });
             }
         }
         Kind::Resources | Kind::Templates => {
             let mut seen = std::collections::HashSet::new();
-            shelf.retain(|shown| seen.insert(shown.exposed.clone()));
+            shelf.retain(|shown| seen.insert(shown.native.clone()));
         }
     }
 }

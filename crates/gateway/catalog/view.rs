@@ -1,10 +1,15 @@
 //! What one virtual server offers at one moment: lists as ready bytes, and the table of names.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    collections::HashMap,
+    sync::{Arc, OnceLock},
+};
 
 use admission::{Sort, Thing};
 use bytes::Bytes;
-use wire::{Capability, Kind};
+use wire::{Capability, Kind, Revision, shape::Structured};
+
+use super::{names::Prefixes, shelf::Definition};
 
 /// Items of a page. A list of more is cut, and the next page has a cursor of ours.
 pub(crate) const PAGE: usize = 1000;
@@ -27,8 +32,8 @@ pub(crate) struct View {
     pub(super) prompts: HashMap<Box<str>, Arc<Thing>>,
     /// By exposed URI: only what is known from a list. Other URIs are judged by their prefix.
     pub(super) resources: HashMap<Box<str>, Arc<Thing>>,
-    /// URI scheme → upstream.
-    pub(super) prefixes: HashMap<Box<str>, Arc<str>>,
+    /// What stands before native URIs.
+    pub(super) prefixes: Prefixes,
     /// Per upstream: the filters a resource URI must pass that no list mentioned.
     pub(super) uri_filters: HashMap<Arc<str>, [config::Filter; 2]>,
     /// Upstreams that are missing from the lists.
@@ -36,13 +41,26 @@ pub(crate) struct View {
 }
 
 /// One list of a view.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct List {
-    pub(super) entries: Vec<Entry>,
-    /// The pages, each a `result` object without its closing brace, so that a cursor can follow.
-    pub(super) pages: Vec<Bytes>,
+    kind: Kind,
+    entries: Vec<Entry>,
+    /// What each page says of missing upstreams, with its leading comma.
+    mark: String,
+    pages: Pages,
     /// Tells two versions of a list apart: the start of a hash over its items.
     pub(crate) version: u64,
+}
+
+/// The pages of a list, made when somebody first asks for them; each a `result` object without its closing brace, so
+/// that a cursor can follow.
+#[derive(Debug, Default)]
+struct Pages {
+    any: OnceLock<Vec<Bytes>>,
+    objects: OnceLock<Vec<Bytes>>,
+    objects_differ: bool,
+    nothing: OnceLock<Vec<Bytes>>,
+    nothing_differs: bool,
 }
 
 /// One listed item.
@@ -51,7 +69,7 @@ pub(super) struct Entry {
     /// Where it stands in the whole list: upstream, then the upstream's own order.
     pub(super) place: (Arc<str>, usize),
     /// The item as clients see it.
-    pub(super) shown: Bytes,
+    pub(super) definition: Definition,
 }
 
 /// A page to be answered.
@@ -83,12 +101,17 @@ impl View {
         }
     }
 
+    /// The client's URI of a native one.
+    pub(crate) fn uri(&self, upstream: &str, native: &str) -> String {
+        self.prefixes.exposed(upstream, native)
+    }
+
     /// Rewriting is a function, not a table: a URI that no list mentions still has an owner (spec R-01).
     fn resource(&self, exposed: &str) -> Option<Arc<Thing>> {
         if let Some(known) = self.resources.get(exposed) {
             return Some(Arc::clone(known));
         }
-        let (upstream, native) = super::names::native_uri(exposed, &self.prefixes)?;
+        let (upstream, native) = self.prefixes.native(exposed)?;
         let filters = self.uri_filters.get(&upstream)?;
         let standing = super::merge::uri_standing(native, filters);
         let (exposed, native) = (exposed.into(), native.into());
@@ -98,32 +121,62 @@ impl View {
 }
 
 impl List {
+    pub(super) fn new(kind: Kind, entries: Vec<Entry>, mark: String, version: u64) -> List {
+        let differs = |takes| entries.iter().any(|entry: &Entry| entry.definition.differs(takes));
+        let pages = Pages {
+            objects_differ: differs(Structured::Objects),
+            nothing_differs: differs(Structured::Nothing),
+            ..Pages::default()
+        };
+        List { kind, entries, mark, pages, version }
+    }
+
     /// How many items it has.
     pub(crate) fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// The first page.
-    pub(crate) fn first(&self) -> Page {
-        match self.pages.first() {
-            Some(open) => Page { open: open.clone(), last: self.place_of_last(PAGE) },
-            // INVARIANT: a list has at least one page, be it empty; see `merge`.
-            None => Page { open: Bytes::from_static(b"{"), last: None },
-        }
+    /// The first page, for a client of this revision.
+    pub(crate) fn first(&self, client: Revision) -> Page {
+        self.page(0, client)
     }
 
     /// The page after a place. The place need not exist any more: what stood after it follows (spec U-05).
-    pub(crate) fn after(&self, kind: Kind, place: &(Arc<str>, usize)) -> Page {
-        let start = self.entries.partition_point(|entry| entry.place <= *place);
-        let aligned = start.is_multiple_of(PAGE).then(|| self.pages.get(start / PAGE)).flatten();
+    pub(crate) fn after(&self, place: &(Arc<str>, usize), client: Revision) -> Page {
+        self.page(self.entries.partition_point(|entry| entry.place <= *place), client)
+    }
+
+    fn page(&self, start: usize, client: Revision) -> Page {
+        let takes = Structured::from(client);
+        let aligned = start.is_multiple_of(PAGE).then(|| self.pages(takes).get(start / PAGE)).flatten();
         let open = match aligned {
             Some(ready) => ready.clone(),
-            None => {
-                let rest = self.entries.iter().skip(start).take(PAGE).map(|entry| entry.shown.clone());
-                open_page(kind, &rest.collect::<Vec<_>>())
-            }
+            None => self.open(self.entries.get(start..).unwrap_or_default(), takes),
         };
         Page { open, last: self.place_of_last(start + PAGE) }
+    }
+
+    /// The pages for revisions that take so much structured output.
+    fn pages(&self, takes: Structured) -> &[Bytes] {
+        // Most lists are the same for all.
+        let pages = match takes {
+            Structured::Nothing if self.pages.nothing_differs => &self.pages.nothing,
+            Structured::Nothing | Structured::Objects if self.pages.objects_differ => &self.pages.objects,
+            Structured::Any | Structured::Objects | Structured::Nothing => &self.pages.any,
+        };
+        pages.get_or_init(|| match self.entries.is_empty() {
+            // A list of nothing is one page of nothing (bug B31).
+            true => vec![self.open(&[], takes)],
+            false => self.entries.chunks(PAGE).map(|entries| self.open(entries, takes)).collect(),
+        })
+    }
+
+    /// At most one page of these items.
+    fn open(&self, entries: &[Entry], takes: Structured) -> Bytes {
+        let shown = entries.iter().take(PAGE).map(|entry| entry.definition.taken(takes).clone());
+        let page = wire::listing::render(self.kind, &shown.collect::<Vec<_>>(), None);
+        let open = page.slice(..page.len().saturating_sub(1));
+        if self.mark.is_empty() { open } else { [&*open, self.mark.as_bytes()].concat().into() }
     }
 
     fn place_of_last(&self, end: usize) -> Option<(Arc<str>, usize)> {
@@ -132,10 +185,4 @@ impl List {
         }
         self.entries.get(end.checked_sub(1)?).map(|entry| entry.place.clone())
     }
-}
-
-/// A page's bytes without the closing brace.
-pub(super) fn open_page(kind: Kind, items: &[Bytes]) -> Bytes {
-    let page = wire::listing::render(kind, items, None);
-    page.slice(..page.len().saturating_sub(1))
 }

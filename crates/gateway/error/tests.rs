@@ -48,6 +48,7 @@ fn all() -> Vec<Error> {
         SessionError::IdInUse.into(),
         SessionError::NoRevision.into(),
         SessionError::TooManyStreams.into(),
+        SessionError::UnknownEvent.into(),
         CatalogError::Method("no/such".into()).into(),
         CatalogError::Parameter("name").into(),
         CatalogError::Cursor.into(),
@@ -66,13 +67,24 @@ fn all() -> Vec<Error> {
     ]
 }
 
-fn table(era: Era) -> String {
+/// A client of a revision, as MCP has it.
+fn client(revision: Revision) -> Client {
+    Client { revision, statuses: ErrorStatus::Protocol }
+}
+
+fn relayed(upstream: Era, asked: Option<&str>, error: &str) -> Error {
+    let text = format!(r#"{{"jsonrpc":"2.0","id":1,"error":{error}}}"#);
+    let answer = Frame::parse(text.into(), &Budget::UPSTREAM).expect("a frame");
+    Box::new(Relayed::read(&answer, upstream, asked, &|uri| format!("x+{uri}"))).into()
+}
+
+fn table(revision: Revision) -> String {
     let id = Id::from_raw("7").expect("an id");
     let mut table = String::new();
     for error in all() {
-        let body = String::from_utf8(error.message(Some(&id), era).to_vec()).expect("text");
+        let body = String::from_utf8(error.message(Some(&id), client(revision)).to_vec()).expect("text");
         let body = body.trim_start_matches(r#"{"jsonrpc":"2.0","id":7,"#);
-        writeln!(table, "{} {body}", error.answer(era).status).expect("writes");
+        writeln!(table, "{} {body}", error.answer(client(revision)).status).expect("writes");
     }
     table
 }
@@ -103,6 +115,7 @@ fn the_table_is_what_it_was_when_it_was_reviewed() {
         400 "error":{"code":-32600,"message":"the request id is in use","data":{"reason":"id_in_use"}}}
         200 "error":{"code":-32602,"message":"`protocolVersion` is missing","data":{"reason":"no_revision"}}}
         429 "error":{"code":-32603,"message":"too many streams","data":{"reason":"too_many_streams"}}}
+        400 "error":{"code":-32600,"message":"unknown event","data":{"reason":"unknown_event"}}}
         200 "error":{"code":-32601,"message":"unknown method `no/such`","data":{"reason":"unknown_method"}}}
         200 "error":{"code":-32602,"message":"parameter `name` is missing or malformed","data":{"reason":"bad_parameter"}}}
         200 "error":{"code":-32602,"message":"unknown cursor","data":{"reason":"unknown_cursor"}}}
@@ -118,23 +131,204 @@ fn the_table_is_what_it_was_when_it_was_reviewed() {
         200 "result":{"content":[{"type":"text","text":"upstream `alpha`: too many requests are waiting"}],"isError":true,"_meta":{"portcullis/error":{"reason":"upstream_busy","upstream":"alpha"}}}}
         200 "error":{"code":-32603,"message":"upstream `alpha`: no answer in time","data":{"reason":"upstream_timed_out","upstream":"alpha"}}}
         200 "result":{"content":[{"type":"text","text":"upstream `alpha`: the answer is larger than 5 bytes"}],"isError":true,"_meta":{"portcullis/error":{"reason":"result_too_large","upstream":"alpha"}}}}
-    "#]].assert_eq(&table(Era::Legacy));
+    "#]].assert_eq(&table(Revision::R2025_11_25));
 }
 
 #[test]
 fn the_modern_era_differs_where_its_text_says_so() {
-    let (legacy, modern) = (table(Era::Legacy), table(Era::Modern));
+    let (legacy, modern) = (table(Revision::R2025_11_25), table(Revision::R2026_07_28));
+    for older in Revision::LEGACY {
+        assert_eq!(table(older), legacy, "{older:?}");
+    }
     let differing: Vec<&str> =
         legacy.lines().zip(modern.lines()).filter(|(l, m)| l != m).map(|(_, m)| m).collect();
     expect![[r#"
         404 "error":{"code":-32601,"message":"unknown method `no/such`","data":{"reason":"unknown_method"}}}
-        200 "error":{"code":-32602,"message":"unknown resource `x`","data":{"reason":"unknown_name","uri":"x"}}}"#]].assert_eq(&differing.join("\n"));
+        200 "result":{"resultType":"complete","content":[{"type":"text","text":"too many requests at once (at most 2)"}],"isError":true,"_meta":{"portcullis/error":{"reason":"busy"}}}}
+        200 "error":{"code":-32602,"message":"unknown resource `x`","data":{"reason":"unknown_name","uri":"x"}}}
+        200 "result":{"resultType":"complete","content":[{"type":"text","text":"this call is not allowed"}],"isError":true,"_meta":{"portcullis/error":{"reason":"denied"}}}}
+        200 "result":{"resultType":"complete","content":[{"type":"text","text":"this call needs an approval, and nobody can be asked"}],"isError":true,"_meta":{"portcullis/error":{"reason":"approval_unavailable"}}}}
+        200 "result":{"resultType":"complete","content":[{"type":"text","text":"upstream `alpha`: too many requests are waiting"}],"isError":true,"_meta":{"portcullis/error":{"reason":"upstream_busy","upstream":"alpha"}}}}
+        200 "result":{"resultType":"complete","content":[{"type":"text","text":"upstream `alpha`: the answer is larger than 5 bytes"}],"isError":true,"_meta":{"portcullis/error":{"reason":"result_too_large","upstream":"alpha"}}}}"#]].assert_eq(&differing.join("\n"));
 }
 
 #[test]
 fn no_answer_names_a_rule() {
     for error in all() {
-        let body = error.message(None, Era::Legacy);
+        let body = error.message(None, client(Revision::R2025_11_25));
         assert!(!String::from_utf8_lossy(&body).contains("secret-rule"), "{error}");
     }
+}
+
+/// Every code of spec section 10 and one from each stretch of others, by whoever says it: what it becomes for each
+/// revision, with its status where there is one other than 200. An answer that ends a stream has the stream's 200.
+#[test]
+fn every_code_is_what_its_revision_knows() {
+    let mut table = String::new();
+    for code in [
+        code::PARSE_ERROR,
+        code::INVALID_REQUEST,
+        code::METHOD_NOT_FOUND,
+        code::INVALID_PARAMS,
+        code::INTERNAL_ERROR,
+        code::RESOURCE_NOT_FOUND,
+        code::URL_ELICITATION_REQUIRED,
+        code::HEADER_MISMATCH,
+        code::MISSING_CLIENT_CAPABILITY,
+        code::UNSUPPORTED_VERSION,
+        -32000,
+        -32019,
+        -32023,
+        -32099,
+        -1,
+        7,
+    ] {
+        let is_of_envelope =
+            [code::INVALID_PARAMS, code::HEADER_MISMATCH, code::UNSUPPORTED_VERSION].contains(&code);
+        let origins = [Origin::Ourselves, Origin::Upstream, Origin::Envelope];
+        for origin in &origins[..if is_of_envelope { 3 } else { 2 }] {
+            let cells = Revision::ALL.map(|revision| {
+                let say = |statuses| told(code, *origin, Client { revision, statuses });
+                let (said, status) = say(ErrorStatus::Protocol);
+                // The compatibility flag changes statuses and nothing else (spec Z-04).
+                assert_eq!(say(ErrorStatus::Ok), (said, 200));
+                if status == 200 { said.to_string() } else { format!("{status}/{said}") }
+            });
+            writeln!(table, "{code} {origin:?}: {}", cells.join(" ")).expect("writes");
+        }
+    }
+    expect![[r#"
+        -32700 Ourselves: -32700 -32700 -32700 -32700 -32700
+        -32700 Upstream: -32700 -32700 -32700 -32700 -32700
+        -32600 Ourselves: -32600 -32600 -32600 -32600 -32600
+        -32600 Upstream: -32600 -32600 -32600 -32600 -32600
+        -32601 Ourselves: -32601 -32601 -32601 -32601 404/-32601
+        -32601 Upstream: -32601 -32601 -32601 -32601 404/-32601
+        -32602 Ourselves: -32602 -32602 -32602 -32602 -32602
+        -32602 Upstream: -32602 -32602 -32602 -32602 -32602
+        -32602 Envelope: 400/-32602 400/-32602 400/-32602 400/-32602 400/-32602
+        -32603 Ourselves: -32603 -32603 -32603 -32603 -32603
+        -32603 Upstream: -32603 -32603 -32603 -32603 -32603
+        -32002 Ourselves: -32002 -32002 -32002 -32002 -32602
+        -32002 Upstream: -32002 -32002 -32002 -32002 -32602
+        -32042 Ourselves: -32603 -32603 -32603 -32042 -32603
+        -32042 Upstream: -32603 -32603 -32603 -32042 -32603
+        -32020 Ourselves: -32603 -32603 -32603 -32603 -32603
+        -32020 Upstream: -32603 -32603 -32603 -32603 -32603
+        -32020 Envelope: 400/-32020 400/-32020 400/-32020 400/-32020 400/-32020
+        -32021 Ourselves: -32603 -32603 -32603 -32603 400/-32021
+        -32021 Upstream: -32603 -32603 -32603 -32603 400/-32021
+        -32022 Ourselves: -32603 -32603 -32603 -32603 -32603
+        -32022 Upstream: -32603 -32603 -32603 -32603 -32603
+        -32022 Envelope: 400/-32022 400/-32022 400/-32022 400/-32022 400/-32022
+        -32000 Ourselves: -32000 -32000 -32000 -32000 -32000
+        -32000 Upstream: -32000 -32000 -32000 -32000 -32000
+        -32019 Ourselves: -32019 -32019 -32019 -32019 -32019
+        -32019 Upstream: -32019 -32019 -32019 -32019 -32019
+        -32023 Ourselves: -32603 -32603 -32603 -32603 -32603
+        -32023 Upstream: -32603 -32603 -32603 -32603 -32603
+        -32099 Ourselves: -32603 -32603 -32603 -32603 -32603
+        -32099 Upstream: -32603 -32603 -32603 -32603 -32603
+        -1 Ourselves: -1 -1 -1 -1 -1
+        -1 Upstream: -1 -1 -1 -1 -1
+        7 Ourselves: 7 7 7 7 7
+        7 Upstream: 7 7 7 7 7
+    "#]]
+    .assert_eq(&table);
+}
+
+/// What upstreams say; of which era, and to a read of which resource.
+const SAID: &[(Era, Option<&str>, &str)] = &[
+    (Era::Legacy, Some("x+mem://a"), r#"{"code":-32002,"message":"not found","data":{"uri":"mem://a"}}"#),
+    (Era::Modern, Some("x+mem://a"), r#"{"code":-32602,"message":"not found","data":{"uri":"mem://a"}}"#),
+    (Era::Modern, Some("x+mem://a"), r#"{"code":-32602,"message":"not found"}"#),
+    (Era::Legacy, Some("x+mem://a"), r#"{"code":-32602,"message":"bad"}"#),
+    (Era::Modern, None, r#"{"code":-32602,"message":"no such prompt","data":{"a" : 1.0}}"#),
+    (
+        Era::Modern,
+        None,
+        r#"{"code":-32021,"message":"needs","data":{"requiredCapabilities":{"sampling":{}}}}"#,
+    ),
+    (Era::Modern, None, r#"{"code":-32022,"message":"v9","data":{"supported":["v9"]}}"#),
+    (Era::Legacy, None, r#"{"code":-32042,"message":"go to http://x.example","data":{"elicitations":[]}}"#),
+    (Era::Legacy, None, r#"{"code":-32601,"message":"what?"}"#),
+    (Era::Legacy, None, r#"{"code":-1,"message":"no\u001b","data":"http://10.0.0.5:8080"}"#),
+    (Era::Legacy, None, r#"{"code":"x"}"#),
+];
+
+#[test]
+fn an_upstreams_error_is_told_in_the_clients_words() {
+    let mut table = String::new();
+    for &(upstream, asked, error) in SAID {
+        writeln!(table, "{upstream:?} {error}").expect("writes");
+        for revision in [Revision::R2025_06_18, Revision::R2025_11_25, Revision::R2026_07_28] {
+            let error = relayed(upstream, asked, error);
+            let body = String::from_utf8(error.message(None, client(revision)).to_vec()).expect("text");
+            let body = body.trim_start_matches(r#"{"jsonrpc":"2.0","error":"#).trim_end_matches('}');
+            writeln!(table, "  {} {body}", error.answer(client(revision)).status).expect("writes");
+        }
+    }
+    expect![[r#"
+        Legacy {"code":-32002,"message":"not found","data":{"uri":"mem://a"}}
+          200 {"code":-32002,"message":"not found","data":{"uri":"x+mem://a"
+          200 {"code":-32002,"message":"not found","data":{"uri":"x+mem://a"
+          200 {"code":-32602,"message":"not found","data":{"uri":"x+mem://a"
+        Modern {"code":-32602,"message":"not found","data":{"uri":"mem://a"}}
+          200 {"code":-32002,"message":"not found","data":{"uri":"x+mem://a"
+          200 {"code":-32002,"message":"not found","data":{"uri":"x+mem://a"
+          200 {"code":-32602,"message":"not found","data":{"uri":"x+mem://a"
+        Modern {"code":-32602,"message":"not found"}
+          200 {"code":-32002,"message":"not found","data":{"uri":"x+mem://a"
+          200 {"code":-32002,"message":"not found","data":{"uri":"x+mem://a"
+          200 {"code":-32602,"message":"not found","data":{"uri":"x+mem://a"
+        Legacy {"code":-32602,"message":"bad"}
+          200 {"code":-32602,"message":"bad"
+          200 {"code":-32602,"message":"bad"
+          200 {"code":-32602,"message":"bad"
+        Modern {"code":-32602,"message":"no such prompt","data":{"a" : 1.0}}
+          200 {"code":-32602,"message":"no such prompt","data":{"a" : 1.0
+          200 {"code":-32602,"message":"no such prompt","data":{"a" : 1.0
+          200 {"code":-32602,"message":"no such prompt","data":{"a" : 1.0
+        Modern {"code":-32021,"message":"needs","data":{"requiredCapabilities":{"sampling":{}}}}
+          200 {"code":-32603,"message":"the upstream could not serve this client"
+          200 {"code":-32603,"message":"the upstream could not serve this client"
+          400 {"code":-32021,"message":"needs","data":{"requiredCapabilities":{"sampling":{
+        Modern {"code":-32022,"message":"v9","data":{"supported":["v9"]}}
+          200 {"code":-32603,"message":"the upstream could not serve this client"
+          200 {"code":-32603,"message":"the upstream could not serve this client"
+          200 {"code":-32603,"message":"the upstream could not serve this client"
+        Legacy {"code":-32042,"message":"go to http://x.example","data":{"elicitations":[]}}
+          200 {"code":-32603,"message":"a page has to be opened first, which cannot be passed on"
+          200 {"code":-32603,"message":"a page has to be opened first, which cannot be passed on"
+          200 {"code":-32603,"message":"a page has to be opened first, which cannot be passed on"
+        Legacy {"code":-32601,"message":"what?"}
+          200 {"code":-32601,"message":"what?"
+          200 {"code":-32601,"message":"what?"
+          404 {"code":-32601,"message":"what?"
+        Legacy {"code":-1,"message":"no\u001b","data":"http://10.0.0.5:8080"}
+          200 {"code":-1,"message":"no","data":"[internal address]"
+          200 {"code":-1,"message":"no","data":"[internal address]"
+          200 {"code":-1,"message":"no","data":"[internal address]"
+        Legacy {"code":"x"}
+          200 {"code":-32603,"message":"the upstream reported an error"
+          200 {"code":-32603,"message":"the upstream reported an error"
+          200 {"code":-32603,"message":"the upstream reported an error"
+    "#]]
+    .assert_eq(&table);
+}
+
+#[test]
+fn a_stranger_says_at_most_two_kibibytes() {
+    let long = r"\u001b[31m http://10.0.0.5:8080 ".repeat(1 << 15);
+    let error = format!(r#"{{"code":-32000,"message":"{long}","data":"{long}"}}"#);
+    let error = relayed(Era::Legacy, None, &error);
+    let body = String::from_utf8(error.message(None, client(Revision::R2025_11_25)).to_vec()).expect("text");
+    assert!(body.len() < 2048 + 128 && !body.contains("10.0.0.5") && !body.contains("u001b"), "{body}");
+}
+
+#[test]
+fn a_failure_of_a_server_that_speaks_of_itself_is_cleaned() {
+    let why = UpstreamError::Incompatible { why: "it says `see http://10.0.0.5:8080/`".into() };
+    let body = failed(why, false).message(None, client(Revision::R2025_11_25));
+    assert!(!String::from_utf8_lossy(&body).contains("10.0.0.5"), "{body:?}");
 }

@@ -14,12 +14,16 @@ use tokio::sync::mpsc;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use wire::{Frame, Kind, Method, Revision};
 
-use super::Session;
+use super::{Session, event::Stamp, room::Rooms, store::Store};
 use crate::{arrival::Head, authn::Authn, error::SessionError, telemetry::Metrics, visit::Visit};
 
 /// Sessions there may be, whoever opened them. Anonymous clients have no principal of their own to
 /// count by before they have a session, so this is the bound that always holds.
 const SESSIONS: usize = 65_536;
+
+/// The longest `capabilities` that a session keeps, in bytes; real ones have less than a tenth of it. A client with
+/// longer ones is asked nothing.
+const CAPABILITIES: usize = 4 * 1024;
 
 /// How long sessions live, and how many a principal may have.
 #[derive(Clone, Copy, Debug)]
@@ -37,6 +41,7 @@ pub(crate) struct Sessions {
     open: papaya::HashMap<Arc<str>, Arc<Session>>,
     limits: SessionLimits,
     draining: AtomicBool,
+    rooms: Rooms,
     metrics: Arc<Metrics>,
     /// Ended sessions, for whoever stops their processes.
     ended: mpsc::UnboundedSender<Arc<Session>>,
@@ -58,6 +63,7 @@ impl Sessions {
             open: papaya::HashMap::new(),
             limits,
             draining: AtomicBool::new(false),
+            rooms: Rooms::default(),
             metrics,
             ended,
             tracker: TaskTracker::new(),
@@ -129,7 +135,11 @@ impl Sessions {
             true => authn.in_session(asker, &name(&id)),
             false => Arc::clone(asker),
         };
-        Ok(Arc::new(Session::new(id, principal, Arc::clone(server), revision)))
+        let declared = frame.param("capabilities");
+        let client = declared.filter(|raw| raw.starts_with('{') && raw.len() <= CAPABILITIES).unwrap_or("{}");
+        let stamp = Stamp::new().map_err(|_| SessionError::TooMany)?;
+        let store = Store::new(self.rooms.of(&principal.tenant), stamp);
+        Ok(Arc::new(Session::new(id, principal, Arc::clone(server), (revision, client), store)))
     }
 
     /// Makes room when there is none: the tenant with the most sessions gives the one that was silent longest,
@@ -175,9 +185,10 @@ impl Sessions {
         let _ = self.ended.send(Arc::clone(session));
     }
 
-    /// Ends every session that is old or silent for too long.
+    /// Ends every session that is old or silent for too long, and forgets streams nobody came back to.
     pub(crate) fn sweep(&self) {
         let open = self.open.pin();
+        open.values().for_each(|session| session.forget_streams());
         let old: Vec<_> = open.values().filter(|session| session.expired(&self.limits)).cloned().collect();
         for session in old {
             self.end(&session);
@@ -197,6 +208,16 @@ impl Sessions {
         for session in concerned {
             session.announce(&version);
         }
+    }
+
+    /// The sessions of a tenant that are such.
+    pub(crate) fn of_tenant(
+        &self,
+        tenant: &TenantId,
+        are: impl Fn(&Arc<Session>) -> bool,
+    ) -> Vec<Arc<Session>> {
+        let open = self.open.pin();
+        open.values().filter(|session| session.principal.tenant == *tenant && are(session)).cloned().collect()
     }
 
     /// No new sessions from now on; open streams end, running requests may finish.

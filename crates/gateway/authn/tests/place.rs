@@ -109,6 +109,7 @@ pub(super) fn head(endpoint: Endpoint, authorization: &[&str]) -> Head {
         endpoint,
         session: None,
         revision: None,
+        last_event: None,
         authorization: authorization.iter().map(|value| (*value).into()).collect(),
         mirror: Mirrored::default(),
         accepts_json: true,

@@ -1,0 +1,144 @@
+//! Several messages in one body: only sessions of 2025-03-26 know them (spec B-07, B-08).
+//!
+//! Each element is a message of its own from here on: it passes the whole pipeline, is charged, decided and recorded, and
+//! leaves alone. Only the answers come back together.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures_util::future::join_all;
+use wire::{Budget, Frame, Method, Pieces, Revision};
+
+use crate::{
+    arrival::Reply,
+    audit::Record,
+    era,
+    error::{EraError, Error},
+    gateway::Gateway,
+    pipeline::{self, Failure, Place},
+    running::{Bond, Out, Outbox, Reach, Running},
+    session::Session,
+};
+
+/// Messages of one body. Each costs a place among running requests and in the log.
+const MOST: usize = 64;
+
+/// The session in which these bytes are several messages; none when they are one, or are refused as a batch.
+pub(crate) fn session(gateway: &Gateway, place: &Place, bytes: &Bytes) -> Option<Arc<Session>> {
+    if bytes.iter().find(|byte| !byte.is_ascii_whitespace()) != Some(&b'[') {
+        return None;
+    }
+    era::classify_head(&place.head).ok()?;
+    if place.head.revision.as_deref().and_then(Revision::parse).is_some_and(|named| !named.has_handshake()) {
+        return None;
+    }
+    let session = gateway.sessions.find(&place.head, &place.asker, &place.server).ok()?;
+    session.revision.has_batches().then_some(session)
+}
+
+/// Answers all messages of a body.
+pub(crate) fn serve(
+    gateway: &Arc<Gateway>,
+    place: Place,
+    session: Arc<Session>,
+    bytes: &Bytes,
+    mut record: Record,
+) -> Reply {
+    let budget = Budget { bytes: gateway.config.limits.body, ..Budget::CLIENT };
+    let elements = match elements(bytes, &budget) {
+        Ok(elements) => elements,
+        Err(error) => {
+            record.entered(&session.principal, Some(session.revision));
+            return pipeline::close(record, Err(Failure::from(error)));
+        }
+    };
+    let outbox = Arc::new(Outbox::new(Reach::of(&place.head)));
+    let mut first = Some(record);
+    let all: Vec<_> = elements
+        .into_iter()
+        .map(|element| {
+            serve_one(Arc::clone(gateway), place.clone(), element, first.take(), Arc::clone(&outbox))
+        })
+        .collect();
+    let said = Arc::clone(&outbox);
+    let work = async move {
+        let answers = join_all(all).await.into_iter().flatten().collect();
+        together(answers, &said)
+    };
+    Reply::Running(Running::new(outbox, work, Bond::Session(session), gateway.sessions.tracker.token()))
+}
+
+/// Takes one element through the pipeline. The first has the record of the body, each other one of its own.
+///
+/// Each waits for its record by itself: whoever has one goes on, so none is held by somebody who waits for another.
+async fn serve_one(
+    gateway: Arc<Gateway>,
+    place: Place,
+    element: Bytes,
+    record: Option<Record>,
+    outbox: Arc<Outbox>,
+) -> Option<Pieces> {
+    let record = match record {
+        Some(record) => Ok(record),
+        None => gateway.open_record(&place.head, &place.asker).await,
+    };
+    let reply = match record {
+        Ok(mut record) => match gateway.enter(place, Ok(element), &mut record) {
+            Err(failure) => pipeline::close(record, Err(failure)),
+            Ok(entered) if entered.leaves() => match gateway.work(entered, record, outbox) {
+                Ok(work) => return work.await.map(|out| out.message),
+                Err(refused) => refused,
+            },
+            Ok(entered) => gateway.answer(entered, record).await,
+        },
+        Err(failure) => pipeline::refusal(&failure.of(wire::readable_id(&element))),
+    };
+    match reply {
+        Reply::Message { body, .. } => Some(body),
+        Reply::Accepted | Reply::Ended | Reply::Running(_) | Reply::Listening(_) => None,
+    }
+}
+
+/// The elements of a batch that is served. What is wrong with a single one is told in its place.
+fn elements(bytes: &Bytes, budget: &Budget) -> Result<Vec<Bytes>, Error> {
+    let refused = |why| Error::from(EraError::NoMessage(why));
+    let elements = wire::split(bytes, budget).map_err(Error::from)?;
+    if elements.is_empty() {
+        return Err(refused("a batch without messages"));
+    }
+    if elements.len() > MOST {
+        return Err(refused("a batch of more than 64 messages"));
+    }
+    let opens = |element: &Bytes| {
+        Frame::parse(element.clone(), budget).is_ok_and(|frame| frame.method() == Some(Method::Initialize))
+    };
+    if elements.iter().any(opens) {
+        return Err(refused("`initialize` stands alone, in no batch"));
+    }
+    Ok(elements)
+}
+
+/// All answers as one array; on a stream that has begun, one by one, since its readers take single messages.
+fn together(mut answers: Vec<Pieces>, outbox: &Outbox) -> Option<Out> {
+    let last = answers.pop()?;
+    if outbox.has_stream() {
+        answers.retain(|answer| !outbox.put(answer.clone()));
+        if answers.is_empty() {
+            return Some(Out { message: last, last: true, status: 200 });
+        }
+    }
+    answers.push(last);
+    Some(Out { message: array(answers), last: true, status: 200 })
+}
+
+fn array(answers: Vec<Pieces>) -> Pieces {
+    let mut array = Pieces::default();
+    let mut before = "[";
+    for answer in answers {
+        array.push(Bytes::from_static(before.as_bytes()));
+        answer.into_iter().for_each(|piece| array.push(piece));
+        before = ",";
+    }
+    array.push(Bytes::from_static(b"]"));
+    array
+}

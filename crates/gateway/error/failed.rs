@@ -1,0 +1,64 @@
+//! What was denied, and whose failure it was: the words of both.
+
+use admission::{CheckName, Denial, Sort};
+use upstream::UpstreamError;
+
+/// A denial, and what was denied, in the caller's own words.
+#[derive(Debug, thiserror::Error)]
+#[error("{denial}")]
+pub(crate) struct Refused {
+    /// Who said no.
+    pub(crate) denial: Denial,
+    /// What kind of thing was asked for.
+    pub(crate) sort: Option<Sort>,
+    /// It was only referred to, by a completion: there is one code for all kinds then (spec K-05, K-06).
+    pub(crate) referred: bool,
+    /// The name or URI as the caller wrote it.
+    pub(crate) name: Box<str>,
+}
+
+/// An upstream's failure, and whose it was.
+#[derive(Debug, thiserror::Error)]
+#[error("upstream `{upstream}`: {why}")]
+pub(crate) struct Failed {
+    /// The upstream's configured id.
+    pub(crate) upstream: std::sync::Arc<str>,
+    /// What went wrong.
+    pub(crate) why: UpstreamError,
+    /// The call was a `tools/call`: the model is told in a result it can read.
+    pub(crate) tool: bool,
+}
+
+impl Refused {
+    /// The same words for hidden and for missing (spec T-04).
+    pub(super) fn text(&self) -> String {
+        match (self.denial.by, self.sort) {
+            (CheckName::Visibility | CheckName::Pins, Some(Sort::Tool)) => {
+                format!("unknown tool `{}`", self.name)
+            }
+            (CheckName::Visibility | CheckName::Pins, Some(Sort::Prompt)) => {
+                format!("unknown prompt `{}`", self.name)
+            }
+            (CheckName::Visibility | CheckName::Pins, Some(Sort::Resource)) => {
+                format!("unknown resource `{}`", self.name)
+            }
+            (CheckName::Visibility | CheckName::Pins, None) => "unknown name".to_owned(),
+            (CheckName::Policy | CheckName::Screen, _) => "this call is not allowed".to_owned(),
+        }
+    }
+}
+
+impl Failed {
+    pub(super) fn reason(&self) -> &'static str {
+        match &self.why {
+            UpstreamError::NotRunning { .. } => "upstream_unavailable",
+            UpstreamError::Exited { .. } => "upstream_exited",
+            UpstreamError::TimedOut { .. } => "upstream_timed_out",
+            UpstreamError::Busy => "upstream_busy",
+            UpstreamError::TooLarge { .. } => "result_too_large",
+            UpstreamError::Garbled { .. } => "upstream_garbled",
+            UpstreamError::Incompatible { .. } => "upstream_incompatible",
+            UpstreamError::TooMany { .. } => "too_many_processes",
+        }
+    }
+}

@@ -1,0 +1,363 @@
+//! A call that leaves: to the one upstream that owns its target, and back.
+
+use std::{borrow::Cow, sync::Arc};
+
+use admission::{Call, Thing};
+use upstream::{Connection, Declared, Exchange, Incoming, Outbound, Spec, Upstream, UpstreamError, Wait};
+use wire::{Change, Era, Frame, Id, Method, Names, Pieces, Shape, code, input, meta};
+
+use super::{Answered, Context, Lane, Router, seat};
+use crate::{
+    asking::{Asker, Offer, ROUNDS, Retry, Sealed, Talk, Unmet},
+    audit::Outcome,
+    bridge::{self, Sender},
+    catalog::{Reference, Source},
+    error::{CatalogError, Error, Failed, Refused, Relayed},
+    logging::Ear,
+    relay::Progress,
+    visit::Visit,
+};
+
+/// What is sent, as far as it is not the client's own words.
+struct Sending<'a> {
+    wait: Wait,
+    sender: Sender<'a>,
+    retry: Retry,
+}
+
+/// A request under way, and all that may be said while it is.
+struct Under<'a, 'b> {
+    talk: &'b mut Talk<'a>,
+    progress: &'b mut Option<Progress>,
+    ear: &'b mut Ear<'a>,
+    spec: &'a Spec,
+}
+
+/// How far the client's side of a call goes: what it can be asked (spec ).
+fn offer(call: &Call, visit: &Visit, source: &Source) -> Arc<Offer> {
+    match visit {
+        Visit::Opening(session) | Visit::Within(session) => {
+            session.offers.get(session.client(), session.revision, source.reach)
+        }
+        Visit::Alone(_) => match wire::envelope(&call.frame) {
+            Some(Ok(envelope)) => Offer::of(envelope.capabilities, visit.revision(), source.reach),
+            Some(Err(_)) | None => Arc::clone(Offer::nothing()),
+        },
+    }
+}
+
+/// What is declared when a legacy conversation begins. A modern client is not asked by a legacy server yet (spec X-08,
+/// X-11), so nothing is declared in its name.
+fn declared(visit: &Visit, source: &Source) -> Declared {
+    match visit.session() {
+        Some(session) => session.offers.get(session.client(), session.revision, source.reach).declared(),
+        None => Declared::nothing(),
+    }
+}
+
+impl Router {
+    /// The seat of a thing's upstream that serves this conversation.
+    pub(crate) fn upstream(&self, thing: &Thing, context: &Context) -> Result<Arc<Upstream>, UpstreamError> {
+        let Some(source) = context.catalog.sources.get(&thing.upstream) else {
+            return Err(UpstreamError::NotRunning { why: "it is not configured any more".into() });
+        };
+        self.seated(source, context)
+    }
+
+    fn seated(&self, source: &Source, context: &Context) -> Result<Arc<Upstream>, UpstreamError> {
+        let Context { visit, catalog, .. } = context;
+        let seat = seat(source.config.share, visit);
+        self.pool.seat(&source.spec, seat, declared(visit, source), catalog.processes)
+    }
+
+    pub(super) async fn forward(
+        &self,
+        call: &Call,
+        thing: &Thing,
+        context: &Context,
+        mut lane: Lane,
+    ) -> Result<Answered, Error> {
+        let (Some(id), Some(source)) = (call.frame.id(), context.catalog.sources.get(&thing.upstream)) else {
+            return Err(CatalogError::Method(call.frame.method_name().into()).into());
+        };
+        let failed = |why: UpstreamError| Error::from(Box::new(failure(call, thing, why)));
+        // What a client carries is looked at before anything is sent (spec Q-19).
+        let sealed = Sealed { seal: &self.seal, call, thing, server: &context.view.server };
+        let retry = Retry::read(&sealed, &context.visit)?;
+        let offer = offer(call, &context.visit, source);
+        let upstream = self.seated(source, context).map_err(failed)?;
+        let connection = tokio::select! {
+            connection = upstream.connection() => connection.map_err(failed)?,
+            _ = lane.cancelled() => return Ok(Answered::GivenUp),
+        };
+        let era = connection.facts().revision.era();
+        if call.method == Method::Complete && !connection.facts().has("completions") {
+            return Ok(bridged(Pieces::one(bridge::no_completions(id, context.visit.era())))); // spec K-05
+        }
+        if era == Era::Legacy && retry.state.is_some() {
+            // It was another server that gave it.
+            return Err(CatalogError::Parameter(input::STATE).into());
+        }
+        let label = Asker::label(source, &context.view);
+        let (asking, visit, seat) = (&self.asking, &context.visit, upstream.seat());
+        let asker = Asker { asking, call, visit, source, seat, label, offer: &offer };
+        let rounds = Rounds { connection: &connection, thing, context, asker: &asker, sealed: &sealed, id };
+        match self.converse(&rounds, retry, &mut lane).await {
+            Some(done) => done.map_err(|why| why.into_error(failed)),
+            None => Ok(Answered::GivenUp),
+        }
+    }
+
+    /// Sends the call, again with answers as often as a modern server asks for some. None when the client gave it up.
+    async fn converse(
+        &self,
+        rounds: &Rounds<'_>,
+        retry: Retry,
+        lane: &mut Lane,
+    ) -> Option<Result<Answered, Gone>> {
+        let Rounds { connection, thing, context, asker, .. } = *rounds;
+        let (call, spec) = (asker.call, &*asker.source.spec);
+        let timeouts = &asker.source.config.timeouts;
+        let token = meta::progress_token(call.frame.param("_meta"));
+        let mut progress = token.map(|token| Progress::new(token, context.visit.revision()));
+        let mut ear = Ear::of(&context.visit, &call.frame);
+        let wait = Wait { first: timeouts.call, most: timeouts.call_max, progress: token.is_some() };
+        let sender = Sender { offer: asker.offer, level: ear.wanted() };
+        let mut sending = Sending { wait, sender, retry };
+        for round in 1..=ROUNDS {
+            let exchange = match send(connection, call, thing, &sending) {
+                Ok(exchange) => exchange,
+                Err(why) => return Some(Err(why)),
+            };
+            let mut talk = Talk::new(asker);
+            let under = Under { talk: &mut talk, progress: &mut progress, ear: &mut ear, spec };
+            let answer = match hear(exchange, under, lane).await? {
+                Ok(answer) => answer,
+                Err(why) => return Some(Err(why.into())),
+            };
+            if !rounds.asks(&answer) {
+                return Some(self.receive(rounds, &answer, talk.needs()).map_err(Gone::from));
+            }
+            if let Err(error) = self.admit(rounds, &answer) {
+                return Some(Err(error.into()));
+            }
+            if context.visit.era() == Era::Modern {
+                let handed = asker.hand_on(&answer, rounds.id, rounds.sealed).await;
+                return Some(handed.map(bridged).map_err(Gone::from));
+            }
+            let outbox = Arc::clone(&lane.outbox);
+            let fulfilled = tokio::select! {
+                fulfilled = asker.fulfil(&answer, &outbox, round) => fulfilled,
+                _ = lane.cancelled() => return None,
+            };
+            match fulfilled {
+                Ok(retry) => sending.retry = retry,
+                Err(error) => return Some(Err(error.into())),
+            }
+        }
+        let endless = Unmet::Failed("it asked again and again"); // spec Q-22
+        Some(Err(Error::from(Box::new(endless)).into()))
+    }
+
+    /// Whether what came back may be passed on at all.
+    fn admit(&self, rounds: &Rounds<'_>, answer: &Frame) -> Result<(), Error> {
+        let Rounds { thing, context, asker, .. } = *rounds;
+        if answer.bytes().len() > self.result_limit {
+            let why = UpstreamError::TooLarge { limit: self.result_limit };
+            return Err(Box::new(failure(asker.call, thing, why)).into());
+        }
+        context.snapshot.checks.judge_reply(asker.call, answer).map_err(|denial| {
+            Box::new(Refused { denial, sort: Some(thing.sort), referred: false, name: thing.exposed.clone() })
+        })?;
+        Ok(())
+    }
+
+    /// What came back, made fit for the client. `needs` is what the server asked for and the client did not declare.
+    fn receive(
+        &self,
+        rounds: &Rounds<'_>,
+        answer: &Frame,
+        needs: Option<&'static str>,
+    ) -> Result<Answered, Error> {
+        let Rounds { thing, context, asker, id, .. } = *rounds;
+        let call = asker.call;
+        self.admit(rounds, answer)?;
+        let rewrite = |uri: &str| context.view.uri(&thing.upstream, uri);
+        if answer.shape() == Shape::Failure {
+            if let Some(needs) = needs {
+                return Err(Box::new(Unmet::Needs(needs)).into()); // spec X-11
+            }
+            if rounds.era() == Era::Legacy && is_about_pages(answer) {
+                return asker.pages(answer, id, rounds.sealed).map(bridged);
+            }
+            let asked = (call.method == Method::ResourcesRead).then_some(&*thing.exposed);
+            return Err(Box::new(Relayed::read(answer, rounds.era(), asked, &rewrite)).into());
+        }
+        let revision = context.visit.revision();
+        let body = bridge::result(answer, id, (rounds.era(), revision), call.method, &rewrite)
+            .map_err(|why| Error::from(Box::new(failure(call, thing, why))))?;
+        let tool_error = call.method == Method::ToolsCall && answer.result_member("isError") == Some("true");
+        let outcome = if tool_error { Outcome::ToolError } else { Outcome::Ok };
+        Ok(Answered::Message { body, outcome, opened: None })
+    }
+}
+
+/// One call at one open connection.
+#[derive(Clone, Copy)]
+struct Rounds<'a> {
+    connection: &'a Arc<Connection>,
+    thing: &'a Thing,
+    context: &'a Context,
+    asker: &'a Asker<'a>,
+    sealed: &'a Sealed<'a>,
+    id: &'a Id,
+}
+
+impl Rounds<'_> {
+    fn era(&self) -> Era {
+        self.connection.facts().revision.era()
+    }
+
+    /// Whether it is no answer yet. What a legacy server says of types means nothing.
+    fn asks(&self, answer: &Frame) -> bool {
+        self.era() == Era::Modern && input::asks(answer)
+    }
+}
+
+fn is_about_pages(answer: &Frame) -> bool {
+    let said = answer.error_member("code").and_then(|raw| raw.parse().ok());
+    said == Some(code::URL_ELICITATION_REQUIRED)
+}
+
+fn bridged(body: Pieces) -> Answered {
+    Answered::Message { body, outcome: Outcome::Ok, opened: None }
+}
+
+fn failure(call: &Call, thing: &Thing, why: UpstreamError) -> Failed {
+    Failed { upstream: Arc::clone(&thing.upstream), why, tool: call.method == Method::ToolsCall }
+}
+
+/// Why there is nothing for the client but a failure.
+enum Gone {
+    Error(Error),
+    Upstream(UpstreamError),
+}
+
+impl Gone {
+    fn into_error(self, failed: impl Fn(UpstreamError) -> Error) -> Error {
+        match self {
+            Gone::Error(error) => error,
+            Gone::Upstream(why) => failed(why),
+        }
+    }
+}
+
+impl From<Error> for Gone {
+    fn from(error: Error) -> Gone {
+        Gone::Error(error)
+    }
+}
+
+impl From<UpstreamError> for Gone {
+    fn from(why: UpstreamError) -> Gone {
+        Gone::Upstream(why)
+    }
+}
+
+/// Writes the request under the upstream's own name for the target, with our id and our progress token.
+fn send(
+    connection: &Arc<Connection>,
+    call: &Call,
+    thing: &Thing,
+    sending: &Sending<'_>,
+) -> Result<Exchange, Gone> {
+    let (key, named) = match call.method {
+        Method::ResourcesRead => ("uri", code::quote(&thing.native)),
+        Method::Complete => {
+            let reference = Reference::read(&call.frame).map_err(Error::from)?;
+            ("ref", reference.native(&thing.native))
+        }
+        _ => ("name", code::quote(&thing.native)),
+    };
+    let Sending { wait, sender, retry } = sending;
+    // A legacy server never sees them, nor does any server those of another round (spec Q-20).
+    let carried = |text: &'_ Option<String>| match connection.facts().revision.era() {
+        Era::Legacy => None,
+        Era::Modern => text.clone(),
+    };
+    let unsaid = match call.method {
+        // We carry no tasks: a call that asks for one is an ordinary call.
+        Method::ToolsCall => Some("task"),
+        Method::Complete if !connection.facts().revision.has_completion_context() => Some("context"), // spec K-04
+        _ => None,
+    };
+    let build = |id: &Id| {
+        let token = if wait.progress { id.as_number() } else { None };
+        let meta = bridge::request_meta(connection.facts(), call.frame.param("_meta"), token, sender);
+        let changes = [
+            Change { key, value: Some(Cow::Borrowed(&named)) },
+            Change { key: "_meta", value: meta.map(Cow::Owned) },
+            Change { key: input::RESPONSES, value: carried(&retry.responses).map(Cow::Owned) },
+            Change { key: input::STATE, value: carried(&retry.state).map(Cow::Owned) },
+            Change { key: unsaid.unwrap_or_default(), value: None },
+        ];
+        let concerned = if unsaid.is_some() { 5 } else { 4 };
+        call.frame.forward(Some(id), changes.get(..concerned).unwrap_or_default())
+    };
+    let mirrored = wire::mirror::mirrored(&thing.mirrors, call.frame.param("arguments"));
+    let named = call.method.row().names != Names::Reference;
+    let outbound = Outbound {
+        method: call.method,
+        name: named.then_some(&*thing.native),
+        mirrored: &mirrored,
+        build: &build,
+    };
+    Ok(connection.send_outbound(&outbound, *wait)?)
+}
+
+/// Waits for the answer; progress, logs and questions of the server go to the client meanwhile. None when the client
+/// gave the request up.
+async fn hear(
+    mut exchange: Exchange,
+    under: Under<'_, '_>,
+    lane: &mut Lane,
+) -> Option<Result<Frame, UpstreamError>> {
+    let Under { talk, progress, ear, spec } = under;
+    loop {
+        tokio::select! {
+            incoming = exchange.next() => match incoming {
+                Incoming::Answer(answer) => return Some(Ok(answer)),
+                Incoming::Failed(why) => return Some(Err(why)),
+                Incoming::Question(question) => match talk.take(&question, &lane.outbox).await {
+                    Some(refusal) => exchange.reply(refusal),
+                    None => exchange.pause(),
+                },
+                Incoming::Told(said) => {
+                    talk.told(&said, spec, lane);
+                    if !talk.is_waiting() {
+                        exchange.resume();
+                    }
+                    if let Some(message) = ear.hear(&said, &spec.id) {
+                        lane.outbox.say(Pieces::one(message));
+                    }
+                }
+                Incoming::Progress(frame) => {
+                    let relayed = progress.as_mut().and_then(|progress| progress.relay(&frame));
+                    if let Some(message) = relayed {
+                        lane.outbox.say(Pieces::one(message));
+                    }
+                }
+            },
+            reply = talk.next(), if talk.is_waiting() => {
+                exchange.reply(reply);
+                if !talk.is_waiting() {
+                    exchange.resume();
+                }
+            },
+            cancelled = lane.cancelled() => {
+                exchange.cancel(cancelled.reason.as_deref());
+                return None;
+            }
+        }
+    }
+}
