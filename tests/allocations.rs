@@ -61,6 +61,7 @@ fn arrival(session: Option<&str>, body: String) -> Arrival {
         endpoint: Endpoint::default(),
         session: session.map(Into::into),
         revision: session.map(|_| "2025-11-25".into()),
+        last_event: None,
         authorization: Default::default(),
         mirror: Mirrored::default(),
         accepts_json: true,

@@ -13,11 +13,17 @@ mod story;
 
 mod matrix;
 mod names_and_lists;
+mod revisions;
 
+mod batches;
+mod logging;
+mod streams;
+mod subscriptions;
 mod transports;
 
 mod refusals;
 
+mod asking;
 mod upstreams;
 
 mod hostile_upstreams;
@@ -25,6 +31,7 @@ mod hostile_upstreams;
 mod shutdown;
 
 mod config_cli;
+mod connect;
 mod demo;
 mod rmcp;
 

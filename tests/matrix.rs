@@ -30,6 +30,7 @@ fn params(method: Method, right: bool) -> serde_json::Value {
         (_, Names::Task) => json!({ "taskId": "t" }),
         (_, Names::Request) => json!({ "requestId": 1 }),
         (_, Names::Token) => json!({ "progressToken": 1, "progress": 1 }),
+        (Method::SetLevel, _) if right => json!({ "level": "info" }),
         (_, Names::Nothing) => json!({}),
     }
 }
@@ -51,17 +52,20 @@ fn expected(method: Method, right: bool) -> (u16, Option<i64>) {
     let row = method.row();
     let promised = match row.capability {
         None
-        | Some(Capability::Tools | Capability::Resources | Capability::Prompts | Capability::Completions) => {
-            true
-        }
+        | Some(
+            Capability::Tools
+            | Capability::Resources
+            | Capability::Prompts
+            | Capability::Completions
+            | Capability::Logging
+            | Capability::Subscriptions,
+        ) => true,
         Some(
             Capability::ResourcesSubscribe
-            | Capability::Logging
             | Capability::Tasks
             | Capability::Sampling
             | Capability::Roots
-            | Capability::Elicitation
-            | Capability::Subscriptions,
+            | Capability::Elicitation,
         ) => false,
     };
     if method == Method::Discover {

@@ -34,8 +34,8 @@ const RUNTIME: [&str; 7] = ["tokio", "tokio-util", "hyper", "hyper-util", "axum"
 const RIM: [&str; 4] = ["axum", "clap", "tower", "anyhow"];
 
 /// The files in which something is started that outlives the function that starts it. Each awaits or
-/// stops what it starts; `stdio.rs` and `supervisor.rs` start processes, `audit.rs` and `lanes.rs` threads, the others tasks.
-const SPAWNING: [&str; 15] = [
+/// stops what it starts; `stdio.rs` and `supervisor.rs` start processes, `audit.rs`, `lanes.rs` and `pipes.rs` threads, the others tasks.
+const SPAWNING: [&str; 17] = [
     "listen.rs",
     "lanes.rs",
     "running.rs",
@@ -48,8 +48,10 @@ const SPAWNING: [&str; 15] = [
     "opening.rs",
     "post.rs",
     "refresh.rs",
+    "subscriptions.rs",
     "audit.rs",
     "run.rs",
+    "pipes.rs",
     "supervisor.rs",
 ];
 

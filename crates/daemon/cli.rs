@@ -1,6 +1,7 @@
 //! The command line: what may be typed, and which part of the program answers it.
 
 mod check;
+mod connect;
 mod operator;
 mod output;
 mod serve;
@@ -56,6 +57,8 @@ enum Command {
     /// Make, list and revoke credentials of the gateway's own
     #[command(subcommand)]
     Token(TokenCommand),
+    /// Be an MCP server on standard input and output that stands for the one at a URL
+    Connect(ConnectArgs),
     /// Show how a running gateway is doing
     Status(StatusArgs),
     /// Print the version
@@ -228,6 +231,17 @@ impl Revoked {
 }
 
 #[derive(Debug, Args)]
+#[command(after_help = connect::HELP)]
+struct ConnectArgs {
+    /// The MCP endpoint, http or https
+    #[arg(env = "PORTCULLIS_URL", default_value = URL)]
+    url: String,
+    /// A file with the API key or token to show, read again when it is refused [default: $PORTCULLIS_TOKEN]
+    #[arg(long, visible_alias = "key-file", value_name = "FILE")]
+    token_file: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
 struct StatusArgs {
     #[command(flatten)]
     operator: Operator,
@@ -314,6 +328,10 @@ fn answer(cli: Cli) -> Result<(), Failure> {
             start_log("warn")?;
             token::run(command)
         }
+        Command::Connect(args) => {
+            start_log("warn")?;
+            connect::connect(args)
+        }
         Command::Status(args) => status::status(&args),
         Command::Version { output } => {
             version(output.output);
@@ -372,6 +390,9 @@ mod tests {
             "status --admin http://localhost:7421",
             "status --state-dir state",
             "status --key-file admin.key --config p.yaml",
+            "connect",
+            "connect https://mcp.acme.example/mcp --key-file key",
+            "connect http://localhost:7420/mcp --token-file token --log info",
             "version -o json",
             "__demo-notes",
         ] {
@@ -393,6 +414,7 @@ mod tests {
             "token key",
             "token key --principal ann --expires-in soon",
             "token revoke ann",
+            "connect http://localhost/mcp --token pck_x",
             "__child",
             "__demo-notes weather",
         ] {

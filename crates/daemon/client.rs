@@ -173,7 +173,8 @@ fn page(
     Ok(request)
 }
 
-fn bearer(token: &str) -> Result<HeaderValue, Failure> {
+/// The header that shows a token.
+pub(crate) fn bearer(token: &str) -> Result<HeaderValue, Failure> {
     let value = HeaderValue::try_from(format!("Bearer {}", token.trim()));
     let mut value = value.map_err(|_| Failure::usage("the token has characters that no token has"))?;
     value.set_sensitive(true);

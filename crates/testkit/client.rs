@@ -44,8 +44,13 @@ impl Client {
 
     /// Shakes hands; what comes of it is kept.
     pub fn initialize(&mut self, revision: &str) -> Answer {
+        self.initialize_with(revision, "{}")
+    }
+
+    /// Shakes hands with these raw capabilities.
+    pub fn initialize_with(&mut self, revision: &str, capabilities: &str) -> Answer {
         let params = format!(
-            r#"{{"protocolVersion":"{revision}","capabilities":{{}},"clientInfo":{{"name":"testkit","version":"1"}}}}"#
+            r#"{{"protocolVersion":"{revision}","capabilities":{capabilities},"clientInfo":{{"name":"testkit","version":"1"}}}}"#
         );
         let answer = self.request("initialize", &params);
         if let Some(session) = answer.header("mcp-session-id") {

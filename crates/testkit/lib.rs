@@ -17,6 +17,7 @@ mod http;
 pub mod processes;
 mod script;
 mod setup;
+mod stdio;
 mod wait;
 
 pub use client::{Client, Pending};
@@ -24,4 +25,5 @@ pub use daemon::{Daemon, Journal};
 pub use http::{Answer, Connection, Request, Stream};
 pub use script::{Script, Step};
 pub use setup::{Folder, Setup};
+pub use stdio::StdioClient;
 pub use wait::{LONG, until, within};

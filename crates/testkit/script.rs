@@ -11,7 +11,7 @@ use wire::Kind;
 pub struct Script(Value);
 
 /// One thing a scripted server does. In raw texts `${id}` stands for the id of the request that is played to, `${token}`
-/// for its progress token, `${pid}` for the server's process.
+/// for its progress token, `${pid}` for the server's process, `${params}` for the request's params.
 #[derive(Clone, Debug)]
 pub struct Step(Value);
 
@@ -79,6 +79,12 @@ impl Script {
     /// The revision it agrees to, whatever it is asked for.
     pub fn revision(mut self, revision: &str) -> Script {
         self.0["revision"] = revision.into();
+        self
+    }
+
+    /// It speaks the revision without handshakes, and no other.
+    pub fn modern(mut self) -> Script {
+        self.0["modern"] = true.into();
         self
     }
 
@@ -161,6 +167,17 @@ impl Step {
     /// Answers with a text of so many bytes.
     pub fn big(bytes: usize) -> Step {
         Step(json!({ "big": bytes }))
+    }
+
+    /// Asks the client something with this raw id and these raw params, and waits for the answer: `${answer}` in what
+    /// follows, with its `result` or its `error`.
+    pub fn ask(id: &str, method: &str, params: &str) -> Step {
+        Step(json!({ "ask": { "id": id, "method": method, "params": params } }))
+    }
+
+    /// Does the one when it is called, and the other when it is called again with answers or a state.
+    pub fn rounds(first: &[Step], then: &[Step]) -> Step {
+        Step(json!({ "rounds": { "first": values(first), "then": values(then) } }))
     }
 
     /// Sends a raw message.

@@ -12,7 +12,7 @@ from fidelity import scheme, upstream_id
 
 features = {
     *("stdio", "http-upstream", "modern", "auth", "filters", "audit", "metrics", "process", "logs"),
-    *("prompts", "resources", "limits"),
+    *("prompts", "resources", "limits", "reverse"),
 }
 waive = set()
 

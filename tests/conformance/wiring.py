@@ -43,6 +43,8 @@ def gateway(folder, upstream, bare=True):
         "identity": {"keys": True},
         "virtual_servers": {"default": offered},
         "extensions": ["*"],
+        # The suite asks for all that a client can be asked.
+        "allow": ["sampling", "roots", "remote_roots"],
     }
     port = free_port()
     # The suite also plays a web page of this machine, which no gateway lets in unasked.

@@ -1,7 +1,8 @@
 """An MCP server on standard input and output that plays a script: `scripted.py SCRIPT.json`.
 
 The script's folder is where it leaves its journal (every line it received) and looks for cues and gates, which are
-empty files. Texts that begin with `raw` are written as they stand, after `${id}`, `${token}` and `${pid}`.
+empty files. Texts that begin with `raw` are written as they stand, after `${id}`, `${token}`, `${pid}`, `${params}` and
+`${answer}`.
 """
 
 import json
@@ -22,6 +23,8 @@ LISTS = {
 }
 pages = SCRIPT["lists"]
 writing = threading.Lock()
+# What was asked of the client and is not answered yet, by raw id.
+asked = {}
 
 
 def note(**entry):
@@ -51,9 +54,12 @@ def refuse(message, code, text):
     send(json.dumps({"jsonrpc": "2.0", "id": message["id"], "error": {"code": code, "message": text}}))
 
 
-def fill(raw, message):
-    meta = message.get("params", {}).get("_meta", {}) if message else {}
+def fill(raw, message, answered=None):
+    params = message.get("params", {}) if message else {}
+    meta = params.get("_meta", {})
     for key, value in (
+        ("params", json.dumps(params)),
+        ("answer", json.dumps(answered)),
         ("id", json.dumps(message.get("id") if message else None)),
         ("token", json.dumps(meta.get("progressToken"))),
         ("pid", str(os.getpid())),
@@ -68,12 +74,27 @@ def await_file(name):
         time.sleep(0.005)
 
 
+def ask(question):
+    """Asks the client, and waits for what it says."""
+    slot = asked[question["id"]] = {"heard": threading.Event()}
+    send('{"jsonrpc":"2.0","id":%s,"method":"%s","params":%s}' % (question["id"], question["method"], question["params"]))
+    slot["heard"].wait()
+    return {key: value for key, value in slot["said"].items() if key in ("result", "error")}
+
+
 def play(steps, message=None):
     """Plays steps one after the other."""
+    answered = None
     for step in steps:
         (what, value), = step.items()
         if what == "result":
-            answer(message, fill(value, message))
+            answer(message, fill(value, message, answered))
+        elif what == "ask":
+            answered = ask({**value, "params": fill(value["params"], message)})
+        elif what == "rounds":
+            params = message["params"]
+            again = "inputResponses" in params or "requestState" in params
+            play(value["then" if again else "first"], message)
         elif what == "error":
             send('{"jsonrpc":"2.0","id":%s,"error":%s}' % (json.dumps(message["id"]), value))
         elif what == "send":
@@ -150,6 +171,10 @@ def otherwise(message, method):
 
 def receive(message):
     method = message.get("method")
+    if method is None and json.dumps(message.get("id")) in asked:
+        slot = asked.pop(json.dumps(message["id"]))
+        slot["said"] = message
+        slot["heard"].set()
     if method is None or "id" not in message:
         return
     params = message.get("params", {})
@@ -160,6 +185,8 @@ def receive(message):
         threading.Thread(target=play, args=(steps, message), daemon=True).start()
     elif method == "initialize":
         hello(message)
+    elif method == "server/discover" and SCRIPT.get("modern"):
+        answer(message, '{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":%s}' % SCRIPT["capabilities"])
     elif method in LISTS:
         listed(message, method)
     else:

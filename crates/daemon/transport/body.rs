@@ -14,7 +14,7 @@ use std::{
 
 use bytes::{Bytes, BytesMut};
 use futures_util::stream;
-use gateway::{BodyError, Listening, Running, Unread};
+use gateway::{BodyError, Following, Listening, Unread};
 use http_body::{Frame, SizeHint};
 use http_body_util::{BodyExt as _, StreamBody};
 use tokio::{
@@ -200,21 +200,20 @@ pub(crate) fn slices(pieces: Pieces) -> Body {
     }
 }
 
-/// The answers of a request that owns its time: what was heard already, then the rest, then the end.
-pub(crate) fn running(heard: Option<Pieces>, running: Running, keepalive: Duration) -> Body {
-    events(heard, Source::Running(running), keepalive)
+/// What a running request says, its answer last.
+pub(crate) fn following(following: Following, keepalive: Duration) -> Body {
+    events(Source::Following(following), keepalive)
 }
 
-/// A session's stream, until the session or the gateway ends.
+/// A stream of a session, until it, the session or the gateway ends.
 pub(crate) fn listening(listening: Box<Listening>, keepalive: Duration) -> Body {
-    events(None, Source::Listening(listening), keepalive)
+    events(Source::Listening(listening), keepalive)
 }
 
-/// Where the messages of an event stream come from.
+/// Where the events of a stream come from.
 enum Source {
-    Running(Running),
+    Following(Following),
     Listening(Box<Listening>),
-    Ended,
 }
 
 struct Events {
@@ -224,9 +223,8 @@ struct Events {
     keepalive: Duration,
 }
 
-fn events(heard: Option<Pieces>, source: Source, keepalive: Duration) -> Body {
-    let slices = heard.map(|message| sse::event(&message, None)).unwrap_or_default().into_iter();
-    let events = Events { slices, source, keepalive };
+fn events(source: Source, keepalive: Duration) -> Body {
+    let events = Events { slices: Vec::new().into_iter(), source, keepalive };
     Body::new(StreamBody::new(stream::unfold(events, next_frame)))
 }
 
@@ -236,26 +234,19 @@ async fn next_frame(mut events: Events) -> Option<(Result<Frame<Bytes>, Infallib
             return Some((Ok(Frame::data(slice)), events));
         }
         // A proxy must see a sign of life, and we must notice a client that is gone (spec H-09).
-        let Ok(next) = timeout(events.keepalive, events.source.next()).await else {
+        let Ok(next) = timeout(events.keepalive, events.source.next_event()).await else {
             return Some((Ok(Frame::data(Bytes::from_static(sse::KEEP_ALIVE))), events));
         };
-        events.slices = sse::event(&next?, None).into_iter();
+        events.slices = next?.into_iter();
     }
 }
 
 impl Source {
-    /// The next message. Safe to drop half-way: nothing is taken before it is returned.
-    async fn next(&mut self) -> Option<Pieces> {
+    /// The next event as it is written. Safe to drop half-way: nothing is taken before it is returned.
+    async fn next_event(&mut self) -> Option<Pieces> {
         match self {
-            Source::Running(running) => {
-                let out = running.next().await?;
-                if out.last {
-                    *self = Source::Ended;
-                }
-                Some(out.message)
-            }
-            Source::Listening(listening) => listening.next().await,
-            Source::Ended => None,
+            Source::Following(following) => following.next_event().await,
+            Source::Listening(listening) => listening.next_event().await,
         }
     }
 }

@@ -25,6 +25,7 @@ use crate::{
 
 pub(crate) const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
 const REVISION: HeaderName = HeaderName::from_static("mcp-protocol-version");
+const LAST_EVENT: HeaderName = HeaderName::from_static("last-event-id");
 const METHOD: HeaderName = HeaderName::from_static("mcp-method");
 const NAME: HeaderName = HeaderName::from_static("mcp-name");
 
@@ -127,6 +128,7 @@ fn arrival(
         endpoint,
         session: text(&head.headers, &SESSION)?,
         revision: text(&head.headers, &REVISION)?,
+        last_event: if verb == Verb::Get { text(&head.headers, &LAST_EVENT)? } else { None },
         accepts_json: accepts.json,
         accepts_events: if verb == Verb::Get { accepts.events } else { accepts.stream_in_answer() },
         authorization: texts(&head.headers, &header::AUTHORIZATION).into_iter().collect(),

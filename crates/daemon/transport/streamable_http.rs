@@ -125,18 +125,12 @@ impl StreamableHttp {
         let first = tokio::select! {
             biased;
             first = running.next() => first,
-            () = self.silence() => {
-                running.detach();
-                return event_stream(body::running(None, running, self.keepalive));
-            }
+            () = self.silence() => return event_stream(body::following(running.begin(None), self.keepalive)),
         };
         match first {
             None => gone(),
             Some(out) if out.last => message(out.status, out.message, accepts),
-            Some(out) => {
-                running.detach();
-                event_stream(body::running(Some(out.message), running, self.keepalive))
-            }
+            Some(out) => event_stream(body::following(running.begin(Some(out)), self.keepalive)),
         }
     }
 }

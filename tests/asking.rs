@@ -1,0 +1,494 @@
+//! Questions that begin upstream: in all four pairings of the eras they reach the one client they concern, or nobody.
+
+use serde_json::{Value, json};
+use testkit::{Answer, Client, Daemon, Script, Setup, Step, Stream, until};
+
+use crate::settled;
+
+const FORM: &str = r#"{"message":"Sure, ${pid}?","requestedSchema":{"type":"object","properties":{"ok":{"type":"string"}}}}"#;
+const SAMPLE: &str = r#"{"messages":[{"role":"user","content":{"type":"text","text":"hi"}}],"maxTokens":9,"includeContext":"allServers"}"#;
+const ELICITATION: &str = r#"{"elicitation":{}}"#;
+const ALL: &str = r#"{"elicitation":{"form":{},"url":{}},"sampling":{},"roots":{"listChanged":true}}"#;
+/// Says what it heard.
+const TOLD: &str =
+    r#"{"content":[{"type":"text","text":"told"}],"structuredContent":{"pid":${pid},"answer":${answer}}}"#;
+
+// ---------------------------------------------------------------- servers and clients
+
+/// A server of the handshake era whose tool asks this, and says what it was told.
+fn legacy(method: &str, params: &str) -> Script {
+    Script::tools(&["ask"]).on_call("ask", &[Step::ask("1", method, params), Step::result(TOLD)])
+}
+
+/// A server without handshakes whose tool asks this by a result, and then says what it was sent.
+fn modern(asks: &str) -> Script {
+    let first = Step::result(&format!(r#"{{"resultType":"input_required",{asks}}}"#));
+    let then = Step::result(r#"{"content":[],"structuredContent":{"params":${params}}}"#);
+    Script::tools(&["ask", "act"]).modern().on_call("ask", &[Step::rounds(&[first], &[then])])
+}
+
+fn elicits(more: &str) -> String {
+    let form = FORM.replace("${pid}", "you");
+    format!(r#""inputRequests":{{"k":{{"method":"elicitation/create","params":{form}}}}}{more}"#)
+}
+
+fn able(daemon: &Daemon, revision: &str, capabilities: &str) -> Client {
+    let mut client = daemon.stranger();
+    assert_eq!(client.initialize_with(revision, capabilities).status, 200);
+    client
+}
+
+fn call(client: &Client) -> Stream {
+    client.start("tools/call", r#"{"name":"alpha__ask","arguments":{}}"#).stream()
+}
+
+/// The next question on a stream.
+fn question(stream: &mut Stream, method: &str) -> Value {
+    loop {
+        let message = stream.next_message().expect("the stream ended");
+        assert!(message.get("result").is_none() && message.get("error").is_none(), "{message}");
+        if message["method"] == method {
+            return message;
+        }
+    }
+}
+
+fn answer(client: &Client, question: &Value, said: &str) {
+    let body = format!(r#"{{"jsonrpc":"2.0","id":{},{said}}}"#, question["id"]);
+    assert_eq!(client.say(&body).status, 202);
+}
+
+const ACCEPT: &str = r#""result":{"action":"accept","content":{"ok":"yes"}}"#;
+
+/// A call of a client without handshakes.
+fn stateless(daemon: &Daemon, capabilities: &str, tool: &str, more: &str) -> Answer {
+    let client = daemon.stranger();
+    let body = format!(
+        r#"{{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{{"name":"{tool}","arguments":{{"a":1}}{more},"_meta":{{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{capabilities}}}}}}}"#
+    );
+    let headers = [("mcp-protocol-version", "2026-07-28"), ("mcp-method", "tools/call"), ("mcp-name", tool)];
+    let request = headers.iter().fold(client.post(body), |request, (name, value)| request.with(name, value));
+    client.send(&request)
+}
+
+fn calls(daemon: &Daemon) -> Vec<Value> {
+    daemon.journal("alpha").received("tools/call")
+}
+
+// ---------------------------------------------------------------- legacy client, legacy server
+
+#[test]
+fn each_of_two_principals_is_asked_on_its_own_stream_and_nobody_hears_of_the_other() {
+    let daemon = settled(&Setup::one("alpha", legacy("elicitation/create", FORM)), &["alpha"]);
+    let (one, two) = (able(&daemon, "2025-11-25", ELICITATION), able(&daemon, "2025-11-25", ELICITATION));
+    let (aside_one, aside_two) = (one.listen(), two.listen());
+    let (mut of_one, mut of_two) = (call(&one), call(&two));
+    let asked_two = question(&mut of_two, "elicitation/create");
+    let asked_one = question(&mut of_one, "elicitation/create");
+    // Somebody else's id answers nothing (spec Q-02).
+    let foreign = json!({ "id": asked_one["id"].as_u64().unwrap() + 1000 });
+    answer(&two, &foreign, r#""result":{"action":"accept","content":{"ok":"marker-two"}}"#);
+    answer(&two, &asked_two, r#""result":{"action":"accept","content":{"ok":"marker-two"}}"#);
+    answer(&one, &asked_one, r#""result":{"action":"decline"}"#);
+    let (told_one, told_two) = (of_one.all(), of_two.all());
+    for (told, asked, said) in [
+        (&told_one, &asked_one, json!({ "action": "decline" })),
+        (&told_two, &asked_two, json!({ "action": "accept", "content": { "ok": "marker-two" } })),
+    ] {
+        let result = &told.last().unwrap()["result"]["structuredContent"];
+        assert_eq!(result["answer"]["result"], said);
+        // The one upstream of this endpoint needs no name, and each was asked by the process of its own.
+        assert_eq!(asked["params"]["message"], format!("Sure, {}?", result["pid"]));
+    }
+    assert!(!format!("{told_one:?}").contains("marker-two"));
+    one.delete();
+    two.delete();
+    for aside in [aside_one, aside_two] {
+        assert!(!format!("{:?}", aside.all()).contains("elicitation"));
+    }
+    let lines = daemon.entry("the question", |line| line["method"] == "elicitation/create");
+    assert_eq!(lines.len(), 2, "an intent, and how it ended: {lines:?}");
+    assert_eq!((&lines[0]["line"], &lines[0]["decision"]), (&json!("intent"), &json!("allow")));
+    assert_eq!((&lines[1]["upstream"], &lines[1]["outcome"]), (&json!("alpha"), &json!("ok")));
+    assert!(!daemon.audit_text().contains("marker"));
+}
+
+#[test]
+fn a_server_is_told_what_its_client_can_do_and_no_more() {
+    let daemon = settled(&Setup::one("alpha", legacy("elicitation/create", FORM)), &["alpha"]);
+    let client = able(&daemon, "2025-11-25", ALL);
+    let mut stream = call(&client);
+    answer(&client, &question(&mut stream, "elicitation/create"), ACCEPT);
+    stream.all();
+    let hellos = daemon.journal("alpha").received("initialize");
+    let said: Vec<&Value> = hellos.iter().map(|hello| &hello["params"]["capabilities"]).collect();
+    assert_eq!(said, [&json!({}), &json!({ "elicitation": { "form": {}, "url": {} } })]);
+}
+
+#[test]
+fn a_question_that_the_client_or_the_tenant_does_not_allow_is_refused() {
+    for (method, params, capabilities, code) in [
+        ("elicitation/create", FORM, "{}", -32601),
+        ("sampling/createMessage", SAMPLE, ALL, -32601),
+        ("roots/list", "{}", ALL, -32601),
+        (
+            "elicitation/create",
+            r#"{"mode":"url","message":"m","url":"https://a.example"}"#,
+            ELICITATION,
+            -32602,
+        ),
+        (
+            "elicitation/create",
+            r#"{"message":"m","requestedSchema":{"type":"object","properties":{"password":{"type":"string"}}}}"#,
+            ELICITATION,
+            -32602,
+        ),
+    ] {
+        let daemon = settled(&Setup::one("alpha", legacy(method, params)), &["alpha"]);
+        let client = able(&daemon, "2025-11-25", capabilities);
+        let told = client.call("alpha__ask", "{}")["structuredContent"]["answer"]["error"]["code"].clone();
+        assert_eq!(told, code, "{method} {params}");
+        let line = daemon.entry(method, |line| line["method"] == method);
+        assert_eq!(line.last().unwrap()["outcome"], "denied");
+    }
+}
+
+#[test]
+fn sampling_and_roots_are_carried_where_the_tenant_allows_them() {
+    let setup = |method: &str, params: &str| {
+        let setup = Setup::one("alpha", legacy(method, params)).upstream("beta", Script::tools(&["act"]));
+        settled(&setup.tenant("allow: [sampling, roots]"), &["alpha", "beta"])
+    };
+    let daemon = setup("sampling/createMessage", SAMPLE);
+    let client = able(&daemon, "2025-06-18", ALL);
+    let mut stream = call(&client);
+    let asked = question(&mut stream, "sampling/createMessage");
+    assert_eq!(asked["params"]["includeContext"], "none");
+    assert_eq!(asked["params"]["_meta"]["portcullis/upstream"], "alpha");
+    // A refusal keeps the client's own code (spec Q-06).
+    answer(&client, &asked, r#""error":{"code":-1,"message":"User rejected sampling request"}"#);
+    let told = stream.all().pop().unwrap()["result"]["structuredContent"]["answer"]["error"].clone();
+    assert_eq!(told, json!({ "code": -1, "message": "User rejected sampling request" }));
+
+    let daemon = setup("roots/list", "{}");
+    let client = able(&daemon, "2024-11-05", ALL);
+    let mut stream = call(&client);
+    let asked = question(&mut stream, "roots/list");
+    answer(&client, &asked, r#""result":{"roots":[{"uri":"file:///home/ada"}]}"#);
+    let told = stream.all().pop().unwrap()["result"].clone();
+    assert!(told.to_string().contains("file:///home/ada"), "{told}");
+}
+
+#[test]
+fn a_user_is_told_which_of_several_servers_asks() {
+    let labelled = Setup::new()
+        .upstream_with("alpha", legacy("elicitation/create", FORM), "label: Deep Thought")
+        .upstream("beta", Script::tools(&["act"]));
+    let unlabelled = Setup::one("alpha", legacy("elicitation/create", FORM)).upstream("beta", Script::new());
+    for (setup, start) in [(labelled, "[Deep Thought] Sure, "), (unlabelled, "[alpha] Sure, ")] {
+        let daemon = settled(&setup, &["alpha", "beta"]);
+        let client = able(&daemon, "2025-06-18", ELICITATION);
+        let mut stream = call(&client);
+        let asked = question(&mut stream, "elicitation/create");
+        assert!(asked["params"]["message"].as_str().unwrap().starts_with(start), "{asked}");
+        answer(&client, &asked, ACCEPT);
+        stream.all();
+    }
+}
+
+#[test]
+fn silence_is_no_yes_and_the_call_does_not_age_while_somebody_thinks() {
+    let yaml = "timeouts: { call: 300ms, call_max: 400ms, answer: 900ms }";
+    let setup = Setup::new().upstream_with("alpha", legacy("elicitation/create", FORM), yaml);
+    let daemon = settled(&setup, &["alpha"]);
+    let client = able(&daemon, "2025-11-25", ELICITATION);
+    let mut stream = call(&client);
+    let asked = question(&mut stream, "elicitation/create");
+    let messages = stream.all();
+    let taken_back = messages.iter().find(|message| message["method"] == "notifications/cancelled");
+    assert_eq!(taken_back.unwrap()["params"]["requestId"], asked["id"]);
+    let told = &messages.last().unwrap()["result"]["structuredContent"]["answer"];
+    assert_eq!(*told, json!({ "result": { "action": "cancel" } }));
+}
+
+#[test]
+fn a_call_that_is_cancelled_takes_its_question_back() {
+    let daemon = settled(&Setup::one("alpha", legacy("elicitation/create", FORM)), &["alpha"]);
+    let client = able(&daemon, "2025-11-25", ELICITATION);
+    let pending = client.start("tools/call", r#"{"name":"alpha__ask"}"#);
+    let id = pending.id;
+    let mut stream = pending.stream();
+    let asked = question(&mut stream, "elicitation/create");
+    assert_eq!(client.notify("notifications/cancelled", &format!(r#"{{"requestId":{id}}}"#)).status, 202);
+    let taken_back = question(&mut stream, "notifications/cancelled");
+    assert_eq!(taken_back["params"]["requestId"], asked["id"]);
+    daemon.journal("alpha").awaits("notifications/cancelled");
+    let lines = daemon.entry("the question", |line| line["method"] == "elicitation/create");
+    assert_eq!(lines.last().unwrap()["outcome"], "abandoned");
+}
+
+// ---------------------------------------------------------------- legacy client, modern server
+
+#[test]
+fn a_legacy_client_is_asked_within_its_call_what_a_modern_server_wants() {
+    for (state, carried) in
+        [("", None), (r#","requestState":"""#, Some("")), (r#","requestState":"a\u0062""#, Some("ab"))]
+    {
+        let daemon = settled(&Setup::one("alpha", modern(&elicits(state))), &["alpha"]);
+        let client = able(&daemon, "2025-06-18", ELICITATION);
+        let mut stream = call(&client);
+        let asked = question(&mut stream, "elicitation/create");
+        answer(&client, &asked, ACCEPT);
+        let result = stream.all().pop().unwrap()["result"].clone();
+        let params = &result["structuredContent"]["params"];
+        assert_eq!(params["inputResponses"]["k"], json!({ "action": "accept", "content": { "ok": "yes" } }));
+        assert_eq!(params.get("requestState").and_then(Value::as_str), carried, "{params}");
+        let declared = &params["_meta"]["io.modelcontextprotocol/clientCapabilities"];
+        assert_eq!(*declared, json!({ "elicitation": { "form": {} } }));
+        assert!(result.get("resultType").is_none());
+        let calls = calls(&daemon);
+        assert_eq!(calls.len(), 2);
+        assert_ne!(calls[0]["id"], calls[1]["id"], "a retry has an id of its own (spec Q-20)");
+        assert!(daemon.journal("alpha").received("initialize").is_empty());
+    }
+}
+
+#[test]
+fn there_is_no_place_for_an_error_among_the_answers() {
+    let daemon = settled(&Setup::one("alpha", modern(&elicits(""))), &["alpha"]);
+    let client = able(&daemon, "2025-11-25", ELICITATION);
+    let mut stream = call(&client);
+    let asked = question(&mut stream, "elicitation/create");
+    answer(&client, &asked, r#""error":{"code":-32603,"message":"no"}"#);
+    assert_eq!(stream.all().pop().unwrap()["error"]["code"], -32603);
+    assert_eq!(calls(&daemon).len(), 1, "no retry");
+    // To decline is to answer.
+    let mut stream = call(&client);
+    let asked = question(&mut stream, "elicitation/create");
+    answer(&client, &asked, r#""result":{"action":"decline"}"#);
+    let result = stream.all().pop().unwrap()["result"].clone();
+    assert_eq!(result["structuredContent"]["params"]["inputResponses"]["k"]["action"], "decline");
+}
+
+#[test]
+fn a_server_that_asks_for_ever_is_not_asked_for_ever() {
+    let again = Step::result(r#"{"resultType":"input_required","requestState":"s"}"#);
+    let script = Script::tools(&["ask"]).modern().on_call("ask", &[again]);
+    let daemon = settled(&Setup::one("alpha", script), &["alpha"]);
+    assert_eq!(daemon.client().error("tools/call", r#"{"name":"alpha__ask"}"#)["code"], -32603);
+    assert_eq!(calls(&daemon).len(), 10);
+}
+
+// ---------------------------------------------------------------- modern client, modern server
+
+#[test]
+fn a_modern_client_answers_in_its_next_call_with_what_it_was_given() {
+    let setup = Setup::one("alpha", modern(&elicits(r#","requestState":"theirs","x":1.0"#)));
+    let setup = setup.upstream("beta", Script::tools(&["act"]));
+    let daemon = settled(&setup, &["alpha", "beta"]);
+    let first = stateless(&daemon, ELICITATION, "alpha__ask", "").message()["result"].clone();
+    assert_eq!((&first["resultType"], &first["x"]), (&json!("input_required"), &json!(1.0)));
+    let asked = &first["inputRequests"]["k"];
+    assert_eq!(
+        (&asked["method"], &asked["params"]["message"]),
+        (&json!("elicitation/create"), &json!("[alpha] Sure, you?"))
+    );
+    let state = first["requestState"].as_str().unwrap().to_owned();
+    assert!(!state.contains("theirs"));
+
+    let retry =
+        |state: &str| format!(r#","inputResponses":{{"k":{{"action":"accept"}}}},"requestState":"{state}""#);
+    let second = stateless(&daemon, ELICITATION, "alpha__ask", &retry(&state)).message()["result"].clone();
+    let params = &second["structuredContent"]["params"];
+    assert_eq!((&second["resultType"], &params["requestState"]), (&json!("complete"), &json!("theirs")));
+    assert_eq!(
+        params["_meta"]["io.modelcontextprotocol/clientCapabilities"],
+        json!({ "elicitation": { "form": {} } })
+    );
+    let before = calls(&daemon).len();
+
+    // Not what was given, not for this tool, not an answer at all: nothing leaves.
+    let foreign = format!("{}{}", if state.starts_with('A') { "B" } else { "A" }, &state[1..]);
+    for (tool, more) in [
+        ("alpha__ask", retry(&foreign)),
+        ("alpha__act", retry(&state)),
+        ("beta__act", retry(&state)),
+        ("alpha__ask", r#","inputResponses":null"#.to_owned()),
+        ("alpha__ask", r#","requestState":7"#.to_owned()),
+    ] {
+        assert_eq!(
+            stateless(&daemon, ELICITATION, tool, &more).verdict(),
+            (200, Some(-32602)),
+            "{tool} {more}"
+        );
+    }
+    assert_eq!(calls(&daemon).len(), before);
+    assert!(daemon.journal("beta").received("tools/call").is_empty());
+    // Without a state a server is asked anew (spec Q-21).
+    let more = r#","inputResponses":{"wrong":{"action":"accept"}}"#;
+    assert_eq!(stateless(&daemon, ELICITATION, "alpha__ask", more).status, 200);
+}
+
+#[test]
+fn a_modern_client_is_told_what_it_would_have_to_declare() {
+    let daemon = settled(&Setup::one("alpha", modern(&elicits(""))), &["alpha"]);
+    let refused = stateless(&daemon, r#"{"sampling":{}}"#, "alpha__ask", "");
+    assert_eq!(refused.verdict(), (400, Some(-32021)));
+    let message = refused.message();
+    assert_eq!(message["id"], 7);
+    assert_eq!(message["error"]["data"]["requiredCapabilities"], json!({ "elicitation": { "form": {} } }));
+    assert!(!message.to_string().contains("Sure"));
+
+    // What a server says of that itself is passed on.
+    let error = r#"{"code":-32021,"message":"m","data":{"requiredCapabilities":{"sampling":{}}}}"#;
+    let script = Script::tools(&["ask"]).modern().on_call("ask", &[Step::error(error)]);
+    let daemon = settled(&Setup::one("alpha", script), &["alpha"]);
+    let refused = stateless(&daemon, "{}", "alpha__ask", "");
+    assert_eq!(refused.verdict(), (400, Some(-32021)));
+    assert_eq!(refused.message()["error"]["data"]["requiredCapabilities"], json!({ "sampling": {} }));
+    assert_eq!(daemon.client().error("tools/call", r#"{"name":"alpha__ask"}"#)["code"], -32603);
+}
+
+#[test]
+fn a_result_that_asks_where_none_may_is_no_result() {
+    let script = modern(r#""inputRequests":{}"#)
+        .on("completion/complete", &[Step::result(r#"{"resultType":"input_required","requestState":"s"}"#)])
+        .prompt("p")
+        .capabilities(r#"{"tools":{},"prompts":{},"completions":{}}"#);
+    let daemon = settled(&Setup::one("alpha", script), &["alpha"]);
+    let params = r#"{"ref":{"type":"ref/prompt","name":"alpha__p"},"argument":{"name":"a","value":""}}"#;
+    assert_eq!(daemon.client().error("completion/complete", params)["code"], -32603);
+}
+
+// ---------------------------------------------------------------- modern client, legacy server
+
+#[test]
+fn a_modern_client_gets_no_request_and_learns_what_was_missing() {
+    let fails = Script::tools(&["ask"]).on_call(
+        "ask",
+        &[
+            Step::ask("1", "elicitation/create", FORM),
+            Step::error(r#"{"code":-32000,"message":"cannot ask"}"#),
+        ],
+    );
+    let daemon = settled(&Setup::one("alpha", fails), &["alpha"]);
+    let refused = stateless(&daemon, "{}", "alpha__ask", "");
+    assert_eq!(refused.verdict(), (400, Some(-32021)));
+    let error = &refused.message()["error"];
+    assert_eq!(error["data"]["requiredCapabilities"], json!({ "elicitation": { "form": {} } }));
+    assert!(error["message"].as_str().unwrap().contains("may have acted"), "{error}");
+    // One that could be asked, and is not yet, hears what the server says.
+    assert_eq!(stateless(&daemon, ELICITATION, "alpha__ask", "").verdict(), (200, Some(-32000)));
+    for message in stateless(&daemon, ELICITATION, "alpha__ask", "").messages() {
+        assert!(message.get("method").is_none() || message.get("id").is_none(), "{message}");
+    }
+
+    // A tool that can do without goes on, and sees neither answers nor states.
+    let daemon = settled(&Setup::one("alpha", legacy("elicitation/create", FORM)), &["alpha"]);
+    let more = r#","inputResponses":{"k":{"action":"accept"}}"#;
+    let result =
+        stateless(&daemon, ELICITATION, "alpha__ask", more).messages().pop().unwrap()["result"].clone();
+    assert_eq!(result["structuredContent"]["answer"]["error"]["code"], -32602);
+    let call = until("the call", || calls(&daemon).pop());
+    assert!(call["params"].get("inputResponses").is_none(), "{call}");
+}
+
+// ---------------------------------------------------------------- pages
+
+const PAGES: &str = r#"{"code":-32042,"message":"see https://a.example/1","data":{"elicitations":[{"mode":"url","message":"Sign in","elicitationId":"1","url":"https://a.example/1"}]}}"#;
+
+#[test]
+fn a_server_that_wants_a_page_opened_first_is_understood_by_whoever_can() {
+    let script = Script::tools(&["ask"]).on_call("ask", &[Step::error(PAGES)]);
+    let daemon = settled(&Setup::one("alpha", script), &["alpha"]);
+    let params = r#"{"name":"alpha__ask"}"#;
+    let error = able(&daemon, "2025-11-25", ALL).error("tools/call", params);
+    assert_eq!(error["code"], -32042);
+    let page = &error["data"]["elicitations"][0];
+    assert_eq!((&page["elicitationId"], &page["url"]), (&json!("alpha:1"), &json!("https://a.example/1")));
+    for (revision, capabilities) in [("2025-06-18", ALL), ("2025-11-25", ELICITATION)] {
+        let error = able(&daemon, revision, capabilities).error("tools/call", params);
+        assert_eq!(error["code"], -32603);
+        assert!(!error.to_string().contains("http"), "{error}");
+    }
+    assert_eq!(stateless(&daemon, ELICITATION, "alpha__ask", "").verdict(), (400, Some(-32021)));
+    let first = stateless(&daemon, ALL, "alpha__ask", "").message()["result"].clone();
+    let asked = &first["inputRequests"]["page-0"]["params"];
+    assert_eq!((&asked["url"], asked.get("elicitationId")), (&json!("https://a.example/1"), None));
+    // The retry is a call like the first.
+    let before = calls(&daemon).len();
+    let more = format!(
+        r#","inputResponses":{{"page-0":{{"action":"accept"}}}},"requestState":{}"#,
+        first["requestState"]
+    );
+    assert_eq!(stateless(&daemon, ALL, "alpha__ask", &more).status, 200);
+    let calls = calls(&daemon);
+    assert_eq!(calls.len(), before + 1);
+    assert!(calls.last().unwrap()["params"].get("inputResponses").is_none());
+}
+
+#[test]
+fn only_the_client_that_was_sent_to_a_page_hears_that_it_is_done() {
+    let page = r#"{"mode":"url","message":"Sign in","elicitationId":"1","url":"https://a.example/1"}"#;
+    let complete =
+        r#"{"jsonrpc":"2.0","method":"notifications/elicitation/complete","params":{"elicitationId":"1"}}"#;
+    let unknown = complete.replace("\"1\"", "\"2\"");
+    let steps = [
+        Step::ask("1", "elicitation/create", page),
+        Step::send(&unknown),
+        Step::send(complete),
+        Step::result(TOLD),
+    ];
+    let script = Script::tools(&["ask"]).on_call("ask", &steps);
+    let daemon = settled(&Setup::one("alpha", script), &["alpha"]);
+    let (one, two) = (able(&daemon, "2025-11-25", ALL), able(&daemon, "2025-11-25", ALL));
+    let aside = two.listen();
+    let mut stream = call(&one);
+    let asked = question(&mut stream, "elicitation/create");
+    assert_eq!(asked["params"]["elicitationId"], "alpha:1");
+    answer(&one, &asked, r#""result":{"action":"accept"}"#);
+    let told = stream.all();
+    let done: Vec<&Value> =
+        told.iter().filter(|message| message["method"] == "notifications/elicitation/complete").collect();
+    assert_eq!(done.len(), 1, "{told:?}");
+    assert_eq!(done[0]["params"]["elicitationId"], "alpha:1");
+    two.delete();
+    assert!(!format!("{:?}", aside.all()).contains("complete"));
+}
+
+// ---------------------------------------------------------------- nobody to ask
+
+#[test]
+fn whoever_cannot_be_found_or_does_not_listen_is_not_asked() {
+    let params = r#"{"jsonrpc":"2.0","id":9,"method":"tools/call","params":{"name":"alpha__ask"}}"#;
+    for (share, accept) in
+        [("tenant", "application/json, text/event-stream"), ("principal", "application/json")]
+    {
+        let script = legacy("elicitation/create", FORM);
+        let setup = Setup::new().upstream_with("alpha", script, &format!("share: {share}"));
+        let daemon = settled(&setup, &["alpha"]);
+        let client = able(&daemon, "2025-11-25", ELICITATION);
+        let aside = client.listen();
+        let told = client.send(&client.post(params).with("accept", accept)).messages();
+        assert_eq!(told.len(), 1, "{share}: {told:?}");
+        let error = &told[0]["result"]["structuredContent"]["answer"]["error"];
+        assert_eq!(error["code"], -32602, "{share}: {told:?}");
+        client.delete();
+        assert!(!format!("{:?}", aside.all()).contains("elicitation"));
+    }
+}
+
+#[test]
+fn roots_that_change_are_told_to_the_servers_that_know_of_them() {
+    let setup = Setup::one("alpha", Script::tools(&["act"])).tenant("allow: [roots]");
+    let daemon = settled(&setup, &["alpha"]);
+    let (with, without) = (able(&daemon, "2025-11-25", ALL), able(&daemon, "2025-11-25", ELICITATION));
+    for client in [&with, &without] {
+        client.call("alpha__act", "{}");
+        assert_eq!(client.notify("notifications/roots/list_changed", "{}").status, 202);
+    }
+    daemon.journal("alpha").awaits("notifications/roots/list_changed");
+    with.call("alpha__act", "{}");
+    without.call("alpha__act", "{}");
+    assert_eq!(daemon.journal("alpha").received("notifications/roots/list_changed").len(), 1);
+}
