@@ -71,10 +71,10 @@ impl Definition {
         if kind != Kind::Tools {
             return Definition { any: whole, objects: None, nothing: None };
         }
-        let any = shape::definition(&whole, Structured::Any).unwrap_or(whole);
-        let objects = shape::definition(&any, Structured::Objects);
-        let nothing = shape::definition(objects.as_ref().unwrap_or(&any), Structured::Nothing);
-        Definition { any, objects, nothing }
+        let shown = |takes| shape::definition(&whole, takes).unwrap_or_else(|| whole.clone());
+        let [any, objects, nothing] = [Structured::Any, Structured::Objects, Structured::Nothing].map(shown);
+        let nothing = (nothing != objects).then_some(nothing);
+        Definition { objects: (objects != any).then_some(objects), any, nothing }
     }
 
     /// The one for revisions that take so much.

@@ -46,8 +46,9 @@ const AUDIO: &str = "audio";
 /// Where audio was the only content of a message there has to be some.
 const NO_AUDIO: &str = r#"{"type":"text","text":"(audio, which this revision of MCP cannot carry)"}"#;
 
-/// A tool's definition as a revision takes it; none when that is what it is. Nobody is told of `execution`, since no
-/// tasks are carried (spec T-15).
+/// A tool's definition as a revision takes it; none when that is what it is. `execution` belongs to 2025-11-25 (spec T-15)
+/// and stays for all who read output of objects: it is harmless to the revision before, and its own must not get poorer
+/// definitions than the server gave (bug B01).
 pub fn definition(tool: &[u8], takes: Structured) -> Option<Bytes> {
     let may_have = |word: &str| memchr::memmem::find(tool, word.as_bytes()).is_some();
     if !may_have(EXECUTION) && !may_have(OUTPUT_SCHEMA) && !may_have("\\u") {
@@ -61,7 +62,8 @@ pub fn definition(tool: &[u8], takes: Structured) -> Option<Bytes> {
         Structured::Nothing => false,
     };
     let members = walk::members(tool, whole.clone()).map(|(key, value)| Member::new(key, value));
-    let leaves = |key: Key| key.says(EXECUTION, tool) || (!is_taken && key.says(OUTPUT_SCHEMA, tool));
+    let told = takes == Structured::Objects;
+    let leaves = |key: Key| (!told && key.says(EXECUTION, tool)) || (!is_taken && key.says(OUTPUT_SCHEMA, tool));
     let edits = reshaped(whole, &members.collect::<Vec<_>>(), &leaves, "");
     (!edits.is_empty()).then(|| edited(tool, &edits).into())
 }

@@ -162,7 +162,6 @@ fn a_definition_is_what_its_client_can_read() {
         {"name":"a","inputSchema":{}}
         {"name":"a","outputSchema":{"type":"object"},"execution":{"taskSupport":"optional"}}
           Any {"name":"a","outputSchema":{"type":"object"}}
-          Objects {"name":"a","outputSchema":{"type":"object"}}
           Nothing {"name":"a"}
         {"name":"a","outputSchema":{"type":"array"}}
           Objects {"name":"a"}
