@@ -7,6 +7,7 @@ use std::{future::Future, pin::Pin, sync::Arc, time::Duration};
 
 use admission::Call;
 use bytes::Bytes;
+use tokio::sync::Semaphore;
 use upstream::Seat;
 use wire::{Budget, Frame, Method, Revision, Shape, code, input};
 
@@ -25,7 +26,7 @@ mod rounds;
 mod sampling;
 mod talk;
 
-pub(crate) use links::Links;
+use links::Links;
 pub(crate) use offer::{Offer, Offers, Reach};
 pub(crate) use question::{Terms, Unfit};
 pub(crate) use rounds::{ROUNDS, Retry, Sealed};
@@ -39,6 +40,21 @@ pub(crate) struct Asking {
     pub(crate) audit: Arc<Audit>,
     /// The pages that clients were sent to.
     pub(crate) links: Links,
+    /// Questions that may wait for an answer. Each holds a place in the audit log; this leaves enough to all else.
+    open: Arc<Semaphore>,
+}
+
+/// Questions that may wait at a time, of all tenants.
+const OPEN: usize = 2_048;
+
+/// The longest id of a page that is remembered, in bytes.
+const LINK_BYTES: usize = 256;
+
+impl Asking {
+    /// Nothing has been asked.
+    pub(crate) fn new(audit: Arc<Audit>) -> Asking {
+        Asking { audit, links: Links::default(), open: Arc::new(Semaphore::new(OPEN)) }
+    }
 }
 
 /// One call, as far as its upstream may ask for more.
@@ -178,9 +194,19 @@ impl<'a> Asker<'a> {
 
     /// Puts a question to the client, on the stream of its running request, once that is on record.
     async fn ask(&self, question: &Frame, outbox: &Arc<Outbox>) -> Result<Answering, Refusal> {
+        let Ok(place) = Arc::clone(&self.asking.open).try_acquire_owned() else {
+            return Err(Refusal::TooMany);
+        };
         let mut record = self.record(question).await?;
         match self.put(question, outbox, &mut record).await {
-            Ok((method, asked)) => Ok(Box::pin(wait(method, asked, record, self.patience()))),
+            Ok((method, asked)) => {
+                let patience = self.patience();
+                Ok(Box::pin(async move {
+                    let reply = wait(method, asked, record, patience).await;
+                    drop(place);
+                    reply
+                }))
+            }
             Err(refusal) => {
                 record.close(Outcome::Denied, Some(refusal.reason()), 0);
                 Err(refusal)
@@ -199,7 +225,9 @@ impl<'a> Asker<'a> {
         let session = self.visit.session().ok_or(Refusal::Modern)?;
         record.let_through();
         record.commit().await.map_err(|_: AuditError| Refusal::Unrecorded)?;
-        if let Some(native) = question.param_text("elicitationId") {
+        if question.param_text("mode").as_deref() == Some("url")
+            && let Some(native) = question.param_text("elicitationId").filter(|id| id.len() <= LINK_BYTES)
+        {
             self.asking.links.shown(&self.link(&native), session);
         }
         Ok((method, session.ask(outbox, method, &shown)?))

@@ -70,12 +70,18 @@ impl Unfit {
     }
 }
 
+/// The longest question that is put, in bytes: many may wait for a client that does not read.
+const LARGEST: usize = 256 * 1024;
+
 /// The params of a question, the text of an object, as the client is to see them.
 ///
 /// # Errors
 /// When the client cannot, or must not, be asked this.
 pub(crate) fn put(method: &str, params: &str, terms: &Terms<'_>) -> Result<(Method, String), Unfit> {
     let method = Method::named(method).ok_or(Unfit::Unknown)?;
+    if params.len() > LARGEST {
+        return Err(Unfit::Shape("the question is too long"));
+    }
     let meta = meta_of(params, terms.label);
     let mut changes = vec![
         Change { key: "_meta", value: meta.map(Cow::Owned) },

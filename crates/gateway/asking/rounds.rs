@@ -248,6 +248,7 @@ impl Asker<'_> {
                 })?;
             if let (Some(native), Some(session)) =
                 (input::member(page, "elicitationId").and_then(input::said), self.visit.session())
+                && native.len() <= super::LINK_BYTES
             {
                 self.asking.links.shown(&self.link(&native), session);
             }

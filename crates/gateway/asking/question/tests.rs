@@ -180,3 +180,11 @@ fn what_describes_only_a_hop_does_not_go_on() {
     let shown = ask(EVERYTHING, D, Some("hub"), "roots/list", params).unwrap();
     assert_eq!(shown, r#"{"_meta":{"com.acme/x":1,"portcullis/upstream":"hub"}}"#);
 }
+
+#[test]
+fn a_book_is_not_put_to_anybody() {
+    for (length, expected) in [(1_000, None), (LARGEST, Some(-32602))] {
+        let params = FORM.replace("Name?", &"a".repeat(length));
+        assert_eq!(code_of(EVERYTHING, D, "elicitation/create", &params), expected, "{length}");
+    }
+}
