@@ -63,7 +63,8 @@ pub fn definition(tool: &[u8], takes: Structured) -> Option<Bytes> {
     };
     let members = walk::members(tool, whole.clone()).map(|(key, value)| Member::new(key, value));
     let told = takes == Structured::Objects;
-    let leaves = |key: Key| (!told && key.says(EXECUTION, tool)) || (!is_taken && key.says(OUTPUT_SCHEMA, tool));
+    let leaves =
+        |key: Key| (!told && key.says(EXECUTION, tool)) || (!is_taken && key.says(OUTPUT_SCHEMA, tool));
     let edits = reshaped(whole, &members.collect::<Vec<_>>(), &leaves, "");
     (!edits.is_empty()).then(|| edited(tool, &edits).into())
 }
