@@ -38,6 +38,9 @@ mod rmcp;
 mod memory;
 mod tidy;
 
+use std::process::Command;
+
+use serde_json::Value;
 use testkit::{Daemon, Setup};
 
 /// The program under test.
@@ -50,4 +53,17 @@ fn settled(setup: &Setup, upstreams: &[&str]) -> Daemon {
         daemon.settled(upstream);
     }
     daemon
+}
+
+/// What `portcullis token` says to a running daemon's operator, as JSON; null when that is none.
+fn token(daemon: &Daemon, arguments: &[&str]) -> Value {
+    let output = Command::new(PORTCULLIS)
+        .arg("token")
+        .args(arguments)
+        .args(["--admin", &daemon.admin(), "--config"])
+        .arg(daemon.folder().config())
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).unwrap_or_default()
 }

@@ -1,11 +1,9 @@
 //! Event streams that a client loses and comes back to (spec H-19 to H-23, H-26, X-22).
 
-use std::process::Command;
-
 use serde_json::{Value, json};
 use testkit::{Answer, Client, Daemon, Script, Setup, Step, Stream, until};
 
-use crate::{PORTCULLIS, settled};
+use crate::{settled, token};
 
 /// `slow` reports progress, waits at gate `go`, reports again and answers; `other` does so too, at a gate of its own.
 fn slow_script() -> Script {
@@ -290,18 +288,6 @@ fn key(daemon: &Daemon, principal: &str) -> String {
         "Bearer {}",
         token(daemon, &["key", "--principal", principal, "-o", "json"])["key"].as_str().unwrap()
     )
-}
-
-fn token(daemon: &Daemon, arguments: &[&str]) -> Value {
-    let output = Command::new(PORTCULLIS)
-        .arg("token")
-        .args(arguments)
-        .args(["--admin", &daemon.admin(), "--config"])
-        .arg(daemon.folder().config())
-        .output()
-        .unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    serde_json::from_slice(&output.stdout).unwrap_or_default()
 }
 
 #[test]

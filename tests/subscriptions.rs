@@ -1,12 +1,10 @@
 //! Who is told of what changes: `resources/subscribe` in sessions, `subscriptions/listen` without.
 
-use std::process::Command;
-
 use serde_json::{Value, json};
 use testkit::{Answer, Client, Daemon, Request, Script, Setup, Step, Stream, until};
 use wire::Kind;
 
-use crate::{PORTCULLIS, settled};
+use crate::{settled, token};
 
 /// One resource to follow, one with others below it, and two tools; `touch` says that something has changed.
 fn script() -> Script {
@@ -244,18 +242,6 @@ fn a_listener_is_told_when_the_gateway_ends() {
     let ends = daemon.audit().into_iter().filter(|line| line["method"] == "subscriptions/listen");
     let ends: Vec<_> = ends.map(|line| (line["line"].clone(), line["outcome"].clone())).collect();
     assert_eq!(ends.iter().filter(|end| **end == (json!("outcome"), json!("ok"))).count(), 2, "{ends:?}");
-}
-
-fn token(daemon: &Daemon, arguments: &[&str]) -> Value {
-    let output = Command::new(PORTCULLIS)
-        .arg("token")
-        .args(arguments)
-        .args(["--admin", &daemon.admin(), "--config"])
-        .arg(daemon.folder().config())
-        .output()
-        .unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    serde_json::from_slice(&output.stdout).unwrap_or_default()
 }
 
 #[test]
