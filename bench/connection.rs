@@ -47,6 +47,9 @@ impl Connection {
         loop {
             self.read().await?;
             if let Some(whole) = progress.look(&self.bytes)? {
+                if whole.end != self.bytes.len() {
+                    return Err(Failure::new("something followed the answer that nobody asked for"));
+                }
                 return Ok(self.whole.insert(whole).message(&self.bytes));
             }
         }

@@ -4,15 +4,26 @@
 //! speaks the other era and answers in event streams, `/stateless/json/10` is a legacy server without sessions.
 
 use std::{
+    array::IntoIter,
     collections::HashMap,
+    convert::Infallible,
     io::{self, Read as _, Write as _},
     net::{Ipv4Addr, SocketAddr},
     rc::Rc,
     sync::Mutex,
 };
 
+use futures_util::stream::{self, Iter};
+use http_body_util::{BodyExt as _, Either, Full, StreamBody};
+use hyper::{
+    Request, Response, StatusCode,
+    body::{Bytes, Frame, Incoming},
+    header::{CONTENT_TYPE, HeaderValue},
+    server::conn::http1,
+    service::service_fn,
+};
+use hyper_util::rt::TokioIo;
 use tokio::{
-    io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::{TcpListener, TcpStream},
     task::LocalSet,
 };
@@ -20,7 +31,6 @@ use tokio::{
 use crate::{
     affinity::Pinned,
     failure::Failure,
-    http::{Message, Progress},
     service::{Era, SESSION, Said, Service},
 };
 
@@ -33,6 +43,9 @@ enum Form {
     Json,
     Events,
 }
+
+/// The body of an answer.
+type Answer = Either<Full<Bytes>, StreamBody<Iter<IntoIter<Result<Frame<Bytes>, Infallible>, 1>>>>;
 
 /// One server of this process.
 #[derive(Debug)]
@@ -61,43 +74,46 @@ impl Place {
         Some(Place { service: Service::new(era, tools), form, sessions })
     }
 
-    /// Writes the whole answer to one request; `body` is room to render in.
-    fn answer(&self, request: &Message<'_>, body: &mut Vec<u8>, out: &mut Vec<u8>) {
-        if !request.head.starts_with(b"POST ") {
-            out.extend_from_slice(
-                b"HTTP/1.1 405 Method Not Allowed\r\nallow: POST\r\ncontent-length: 0\r\n\r\n",
-            );
-            return;
-        }
-        body.clear();
-        let (status, opens) = match self.service.answer(request.body, body) {
-            Said::Nothing => {
-                out.extend_from_slice(b"HTTP/1.1 202 Accepted\r\ncontent-length: 0\r\n\r\n");
-                return;
-            }
-            Said::Result { opens } => ("200 OK", opens && self.sessions),
+    /// The answer to one message.
+    fn answer(&self, message: &[u8]) -> Response<Answer> {
+        let mut body = match self.form {
+            Form::Json => Vec::new(),
+            Form::Events => b"event: message\ndata: ".to_vec(),
+        };
+        let (status, opens) = match self.service.answer(message, &mut body) {
+            Said::Nothing => return empty(StatusCode::ACCEPTED),
+            Said::Result { opens } => (StatusCode::OK, opens && self.sessions),
             Said::Unknown => (self.service.era().status_of_unknown(), false),
         };
-        let session = if opens { format!("mcp-session-id: {SESSION}\r\n") } else { String::new() };
-        for part in ["HTTP/1.1 ", status, "\r\n", &session] {
-            out.extend_from_slice(part.as_bytes());
-        }
-        // Writing to memory cannot fail.
-        let _ = match self.form {
-            Form::Json => {
-                write!(out, "content-type: application/json\r\ncontent-length: {}\r\n\r\n", body.len())
+        let form = match self.form {
+            Form::Json => "application/json",
+            Form::Events => {
+                body.extend_from_slice(b"\n\n");
+                "text/event-stream"
             }
-            Form::Events => write!(
-                out,
-                "content-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n{:x}\r\nevent: message\ndata: ",
-                body.len() + "event: message\ndata: \n\n".len()
-            ),
         };
-        out.extend_from_slice(body);
-        if self.form == Form::Events {
-            out.extend_from_slice(b"\n\n\r\n0\r\n\r\n");
+        let body = match self.form {
+            Form::Json => Either::Left(Full::from(body)),
+            // In chunks, as one whose end is not known.
+            Form::Events => {
+                let event = Ok::<_, Infallible>(Frame::data(Bytes::from(body)));
+                Either::Right(StreamBody::new(stream::iter([event])))
+            }
+        };
+        let mut answer = Response::new(body);
+        *answer.status_mut() = status;
+        answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(form));
+        if opens {
+            answer.headers_mut().insert("mcp-session-id", HeaderValue::from_static(SESSION));
         }
+        answer
     }
+}
+
+fn empty(status: StatusCode) -> Response<Answer> {
+    let mut answer = Response::new(Either::Left(Full::default()));
+    *answer.status_mut() = status;
+    answer
 }
 
 /// Serves over HTTP at this port of loopback (0: any), says on stdout which one it is, and ends with its stdin.
@@ -119,7 +135,7 @@ pub(crate) fn over_http(port: u16) -> Result<(), Failure> {
             let places = Rc::clone(&places);
             tokio::task::spawn_local(async move {
                 // A connection that breaks is seen at its other end.
-                let _ = serve(stream, &places).await;
+                let _ = serve(stream, places).await;
             });
         }
     })
@@ -132,48 +148,25 @@ struct Places(Mutex<HashMap<String, Option<Rc<Place>>>>);
 impl Places {
     fn at(&self, path: &str) -> Option<Rc<Place>> {
         let mut places = self.0.lock().ok()?;
+        if let Some(place) = places.get(path) {
+            return place.clone();
+        }
         places.entry(path.to_owned()).or_insert_with(|| Place::of(path).map(Rc::new)).clone()
     }
 }
 
-async fn serve(mut stream: TcpStream, places: &Places) -> Result<(), Failure> {
-    let (mut bytes, mut out, mut body) = (Vec::with_capacity(READ), Vec::new(), Vec::new());
-    let mut progress = Progress::default();
-    let mut last: Option<(String, Rc<Place>)> = None;
-    loop {
-        bytes.reserve(READ);
-        if stream.read_buf(&mut bytes).await? == 0 {
-            return Ok(());
-        }
-        out.clear();
-        while let Some(whole) = progress.look(&bytes)? {
-            let request = whole.message(&bytes);
-            let path = path(request.head);
-            // A connection is nearly always for one server.
-            let place = match &last {
-                Some((known, place)) if known == path => Some(Rc::clone(place)),
-                Some(_) | None => places.at(path),
-            };
-            match &place {
-                Some(place) => place.answer(&request, &mut body, &mut out),
-                None => out.extend_from_slice(b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n"),
-            }
-            if last.as_ref().is_none_or(|(known, _)| known != path) {
-                last = place.map(|place| (path.to_owned(), place));
-            }
-            bytes.drain(..whole.end);
-        }
-        stream.write_all(&out).await?;
-    }
+/// One connection, by the library that MCP servers in Rust are built on: what it costs is part of going there directly.
+async fn serve(stream: TcpStream, places: Rc<Places>) -> Result<(), hyper::Error> {
+    let service = service_fn(|request| answer(request, &places));
+    http1::Builder::new().serve_connection(TokioIo::new(stream), service).await
 }
 
-/// The path of a request.
-fn path(head: &[u8]) -> &str {
-    let line = head.split(|byte| *byte == b'\r').next().unwrap_or_default();
-    line.split(|byte| *byte == b' ')
-        .nth(1)
-        .and_then(|path| std::str::from_utf8(path).ok())
-        .unwrap_or_default()
+async fn answer(request: Request<Incoming>, places: &Places) -> Result<Response<Answer>, hyper::Error> {
+    let Some(place) = places.at(request.uri().path()) else { return Ok(empty(StatusCode::NOT_FOUND)) };
+    if request.method() != hyper::Method::POST {
+        return Ok(empty(StatusCode::METHOD_NOT_ALLOWED));
+    }
+    Ok(place.answer(&request.into_body().collect().await?.to_bytes()))
 }
 
 /// Serves one legacy client on stdin and stdout until stdin ends.
@@ -207,29 +200,24 @@ pub(crate) fn over_stdio(tools: usize) -> Result<(), Failure> {
 mod tests {
     use super::*;
 
-    fn answered(path: &str, body: &str) -> String {
-        let mut out = Vec::new();
-        let request = Message { head: b"POST / HTTP/1.1\r\n\r\n", body: body.as_bytes() };
-        Place::of(path).unwrap().answer(&request, &mut Vec::new(), &mut out);
-        String::from_utf8(out).unwrap()
+    async fn answered(path: &str, body: &str) -> (Response<()>, String) {
+        let (head, body) = Place::of(path).unwrap().answer(body.as_bytes()).into_parts();
+        let body = body.collect().await.unwrap().to_bytes();
+        (Response::from_parts(head, ()), String::from_utf8(body.to_vec()).unwrap())
     }
 
-    #[test]
-    fn the_path_says_which_server_it_is() {
+    #[tokio::test]
+    async fn the_path_says_which_server_it_is() {
         let initialize = r#"{"jsonrpc":"2.0","id":1,"method":"initialize"}"#;
-        let answer = answered("/legacy/json/10", initialize);
-        assert!(answer.contains(SESSION) && answer.contains("application/json"), "{answer}");
-        let answer = answered("/stateless/sse/10", initialize);
-        assert!(!answer.contains(SESSION) && answer.contains("data: {\"jsonrpc\""), "{answer}");
-        assert!(answered("/modern/json/10", initialize).starts_with("HTTP/1.1 404 "));
+        let (head, _) = answered("/legacy/json/10", initialize).await;
+        assert_eq!(
+            (&head.headers()["mcp-session-id"], &head.headers()[CONTENT_TYPE]),
+            (&HeaderValue::from_static(SESSION), &HeaderValue::from_static("application/json"))
+        );
+        let (head, body) = answered("/stateless/sse/10", initialize).await;
+        assert!(head.headers().get("mcp-session-id").is_none());
+        assert!(body.starts_with("event: message\ndata: {\"jsonrpc\"") && body.ends_with("}\n\n"), "{body}");
+        assert_eq!(answered("/modern/json/10", initialize).await.0.status(), StatusCode::NOT_FOUND);
         assert!(Place::of("/nobody/json/10").is_none() && Place::of("/legacy/json").is_none());
-    }
-
-    #[test]
-    fn events_are_whole_chunks() {
-        let answer = answered("/legacy/sse/1", r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#);
-        let whole = Progress::default().look(answer.as_bytes()).unwrap().unwrap();
-        assert_eq!(whole.end, answer.len());
-        assert!(whole.message(answer.as_bytes()).body.ends_with(b"\"result\":{}}\n\n"));
     }
 }

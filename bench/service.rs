@@ -1,5 +1,7 @@
 //! What the echo answers: everything rendered beforehand but the id and the echoed text.
 
+use hyper::StatusCode;
+
 use crate::json;
 
 /// Bytes of text in a result of the tool `big`.
@@ -19,10 +21,10 @@ pub(crate) enum Era {
 
 impl Era {
     /// The HTTP status beside the error that a method is unknown.
-    pub(crate) fn status_of_unknown(self) -> &'static str {
+    pub(crate) fn status_of_unknown(self) -> StatusCode {
         match self {
-            Era::Legacy => "200 OK",
-            Era::Modern => "404 Not Found",
+            Era::Legacy => StatusCode::OK,
+            Era::Modern => StatusCode::NOT_FOUND,
         }
     }
 }
