@@ -65,7 +65,12 @@ pub(crate) fn serve(
         let answers = join_all(all).await.into_iter().flatten().collect();
         together(answers, &said)
     };
-    Reply::Running(Running::new(outbox, work, Bond::Session(session), gateway.sessions.tracker.token()))
+    Reply::Running(Running::new(
+        outbox,
+        Box::pin(work),
+        Bond::Session(session),
+        gateway.sessions.tracker.token(),
+    ))
 }
 
 /// Takes one element through the pipeline. The first has the record of the body, each other one of its own.

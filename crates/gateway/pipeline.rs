@@ -2,7 +2,7 @@
 //!
 //! head → identify → body → frame → classify → enter → bind → charge → decide → (ask) → commit → dispatch → close
 
-use std::{future::Future, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use admission::{Call, Decision, Principal, Target, TenantId};
 use bytes::Bytes;
@@ -18,7 +18,7 @@ use crate::{
     error::{AuthnError, Client, EraError, Error, Refused, SessionError},
     gateway::Gateway,
     router::{Answered, Context, Lane, principal_of, subject},
-    running::{Bond, Out, Outbox, Reach, Running},
+    running::{Answering, Bond, Out, Outbox, Reach, Running},
     snapshot::Snapshot,
     visit::Visit,
 };
@@ -118,7 +118,8 @@ impl Gateway {
         match self.enter(place, body, &mut record) {
             Err(failure) => close(record, Err(failure)),
             Ok(entered) if entered.leaves() => self.run(entered, record),
-            Ok(entered) => self.answer(entered, record).await,
+            // Boxed: room for it would double that of every call.
+            Ok(entered) => Box::pin(self.answer(entered, record)).await,
         }
     }
 
@@ -186,7 +187,7 @@ impl Gateway {
         entered: Entered,
         record: Record,
         outbox: Arc<Outbox>,
-    ) -> Result<impl Future<Output = Option<Out>> + Send + use<>, Reply> {
+    ) -> Result<Answering, Reply> {
         let session = entered.visit.session().map(Arc::clone);
         let ticket = match session.as_ref().zip(entered.frame.id()).map(|(session, id)| session.admit(id)) {
             Some(Ok(ticket)) => Some(ticket),
@@ -197,7 +198,8 @@ impl Gateway {
         let asker = listens.then(|| Box::new(entered.head.clone()));
         let lane = Lane { outbox, ticket, asker };
         let gateway = Arc::clone(self);
-        Ok(async move {
+        // Boxed here, where it is made: it is too large to be handed on.
+        Ok(Box::pin(async move {
             let ended = session.as_ref().map_or(&gateway.sessions.given_up, |session| session.ended());
             // Dropping the work gives up the request: its exchange cancels upstream, its record closes. The end of the
             // session is looked at first: what it brings about is no answer of the upstream.
@@ -206,7 +208,7 @@ impl Gateway {
                 () = ended.cancelled() => None,
                 out = gateway.conclude(entered, record, lane) => out,
             }
-        })
+        }))
     }
 
     /// Takes a request to its end. Nobody may listen any more; the record says what was answered.

@@ -59,7 +59,7 @@ pub(crate) enum Bond {
 }
 
 /// The request itself; what comes out of it is the answer, none when it was given up.
-type Answering = Pin<Box<dyn Future<Output = Option<Out>> + Send>>;
+pub(crate) type Answering = Pin<Box<dyn Future<Output = Option<Out>> + Send>>;
 
 enum Work {
     /// Goes on only while somebody waits for what is next.
@@ -74,11 +74,11 @@ impl Running {
     /// A request that has not begun; what it says before its answer goes into the outbox.
     pub(crate) fn new(
         outbox: Arc<Outbox>,
-        answering: impl Future<Output = Option<Out>> + Send + 'static,
+        answering: Answering,
         bond: Bond,
         counted: TaskTrackerToken,
     ) -> Running {
-        Running { outbox, work: Work::Here(Box::pin(answering)), bond, counted }
+        Running { outbox, work: Work::Here(answering), bond, counted }
     }
 
     /// The next message; none when the request was given up. Until [`Running::begin`] the request goes on only while

@@ -42,7 +42,7 @@ fn running(bond: Bond, tracker: &TaskTracker) -> (Running, Arc<Outbox>, oneshot:
         gone.await.ok()?;
         answer()
     };
-    (Running::new(Arc::clone(&outbox), work, bond, tracker.token()), outbox, go)
+    (Running::new(Arc::clone(&outbox), Box::pin(work), bond, tracker.token()), outbox, go)
 }
 
 async fn data(following: &mut Following) -> Option<String> {
@@ -153,7 +153,7 @@ async fn a_stream_ends_with_a_request_that_panics() {
     let outbox = Arc::new(Outbox::new(Reach::Connection));
     let tracker = TaskTracker::new();
     let work = async { panic!("on purpose") };
-    let running = Running::new(outbox, work, within(REVISIONS[1]), tracker.token());
+    let running = Running::new(outbox, Box::pin(work), within(REVISIONS[1]), tracker.token());
     assert!(running.begin(None).next_event().await.is_none());
 }
 

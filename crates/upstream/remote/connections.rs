@@ -52,9 +52,13 @@ impl Connections {
             }
         }
         // Boxed: what is seldom needed makes no request larger.
-        let stream = Box::pin(self.dialer.dial(&self.to)).await?;
-        let socket = Box::new(Socket::new(stream).await.map_err(|_| broken())?);
+        let socket = Box::pin(self.connect()).await?;
         self.send_by(socket, here, request).await.map_err(|_| broken())
+    }
+
+    async fn connect(&self) -> Result<Box<Socket>, UpstreamError> {
+        let stream = self.dialer.dial(&self.to).await?;
+        Ok(Box::new(Socket::new(stream).await.map_err(|_| broken())?))
     }
 
     async fn send_by(

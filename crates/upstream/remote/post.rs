@@ -47,7 +47,8 @@ pub(crate) async fn request(site: Arc<Site>, outgoing: Outgoing, asker: Asker) {
     };
     let Some(line) = outgoing.begin() else { return };
     if site.endpoint.get().is_some() {
-        return post(&site, &asker, line).await;
+        // Boxed, as everything that is seldom needed: room for it would make every request larger.
+        return Box::pin(post(&site, &asker, line)).await;
     }
     let mut renewed = false;
     let heard = loop {
@@ -70,7 +71,7 @@ pub(crate) async fn request(site: Arc<Site>, outgoing: Outgoing, asker: Asker) {
         }
         // What the old session held the new one holds too, before it serves anybody else (spec H-15).
         if asker.manner != Manner::Quiet {
-            let _unsettled = timeout(RESTORING, site.link.behalf.wishes.settled()).await;
+            let _unsettled = Box::pin(timeout(RESTORING, site.link.behalf.wishes.settled())).await;
         }
     };
     match heard {

@@ -111,7 +111,7 @@ impl Site {
             }
             Form::Events if status.is_success() => {
                 let events = Events::new(body, self.spec.line_cap);
-                let (answer, rest) = self.follow(number, events, session).await?;
+                let (answer, rest) = Box::pin(self.follow(number, events, session)).await?;
                 Ok(heard(Some(answer), Some(rest)))
             }
             Form::Other if status == StatusCode::OK => {
