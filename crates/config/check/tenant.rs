@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::Checker;
-use crate::model::{Tenant, Upstream};
+use crate::model::{Asks, Tenant, Upstream};
 use crate::raw;
 use crate::reader::At;
 
@@ -21,6 +21,7 @@ impl Checker<'_> {
             message,
             "policies are not available in this version; keep the filters narrow",
         );
+        self.deprecated(raw);
         Some(Tenant {
             name: Arc::from(name.value.0.as_str()),
             identity,
@@ -31,6 +32,19 @@ impl Checker<'_> {
             allow: raw.allow().into_iter().map(|asks| asks.value.0).collect(),
             error_status: raw.error_status().0,
         })
+    }
+
+    /// What MCP gives up stays off until somebody turns it on, who is told so (spec U-17).
+    fn deprecated(&mut self, raw: &raw::Tenant) {
+        for asks in raw.allow() {
+            let what = match asks.value.0 {
+                Asks::Sampling => "sampling",
+                Asks::Roots | Asks::RemoteRoots => "roots",
+            };
+            let message =
+                format!("MCP deprecates {what} from 2026-07-28 on: a later revision will not have it");
+            self.warn(&asks.place, message, "leave it out if no upstream needs it; it is carried until then");
+        }
     }
 
     fn upstreams(&mut self, raw: &raw::Tenant) -> Vec<Upstream> {

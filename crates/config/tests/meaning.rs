@@ -194,6 +194,24 @@ upstreams:
 }
 
 #[test]
+fn what_mcp_gives_up_is_carried_with_a_warning() {
+    let upstreams = "upstreams: { x: { command: npx } }";
+    let told = |allow: &str| {
+        let warnings = loaded(&format!("tenant: a\n{upstreams}\n{allow}\n")).warnings.into_iter();
+        let told = warnings.filter(|warning| warning.message.contains("deprecates"));
+        told.map(|warning| (warning.line, warning.column, warning.message)).collect::<Vec<_>>()
+    };
+    let warnings = told("allow: [sampling, roots]");
+    assert_eq!(warnings.len(), 2, "{warnings:?}");
+    assert!(warnings[0].2.contains("sampling") && warnings[1].2.contains("roots"), "{warnings:?}");
+    assert_eq!(
+        warnings.iter().map(|(line, column, _)| (*line, *column)).collect::<Vec<_>>(),
+        [(3, 9), (3, 19)]
+    );
+    assert!(told("allow: []").is_empty() && told("").is_empty());
+}
+
+#[test]
 fn a_program_called_with_a_flag_is_no_shell() {
     let text = "tenant: a\nupstreams: { x: { command: npx, args: [\"-c\", x] }, y: { command: sh, args: [run.sh] } }\n";
     assert!(!loaded(text).warnings.iter().any(|warning| warning.message.contains("shell")));
