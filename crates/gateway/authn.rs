@@ -14,7 +14,7 @@ use config::Config;
 use crate::{
     arrival::{Endpoint, Head},
     error::AuthnError,
-    metadata::Notices,
+    metadata::Signposts,
     tokens::Known,
 };
 
@@ -48,7 +48,7 @@ enum Mode {
     },
     Identified {
         identity: Box<Identity>,
-        notices: Notices,
+        signposts: Signposts,
     },
 }
 
@@ -65,7 +65,7 @@ impl Authn {
             return Ok(Authn::anonymous(TenantId::new(Arc::clone(&only.name))));
         }
         let identity = Box::new(compile::identity(config, known)?);
-        Ok(Authn(Mode::Identified { identity, notices: Notices::new(config) }))
+        Ok(Authn(Mode::Identified { identity, signposts: Signposts::new(config) }))
     }
 
     /// Anonymous mode for the one tenant there is.
@@ -134,7 +134,7 @@ impl Authn {
     pub(crate) fn challenge(&self, endpoint: &Endpoint, error: &AuthnError) -> Option<String> {
         match &self.0 {
             Mode::Anonymous { .. } => None,
-            Mode::Identified { notices, .. } => notices.challenge(endpoint, error),
+            Mode::Identified { signposts, .. } => signposts.challenge(endpoint, error),
         }
     }
 
@@ -142,7 +142,7 @@ impl Authn {
     pub(crate) fn metadata(&self, endpoint: &Endpoint) -> Option<String> {
         match &self.0 {
             Mode::Anonymous { .. } => None,
-            Mode::Identified { notices, .. } => notices.document(endpoint),
+            Mode::Identified { signposts, .. } => signposts.document(endpoint),
         }
     }
 

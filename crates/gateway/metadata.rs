@@ -18,7 +18,7 @@ pub(crate) struct Addresses {
 
 /// What the challenges and documents of one tenant say.
 #[derive(Debug)]
-struct Notice {
+struct Signpost {
     issuers: Vec<Arc<str>>,
     /// Base scopes only: what a tool needs is not told to strangers (product section 5).
     scopes: Vec<String>,
@@ -26,9 +26,9 @@ struct Notice {
 
 /// What strangers are told about every endpoint.
 #[derive(Debug)]
-pub(crate) struct Notices {
+pub(crate) struct Signposts {
     addresses: Addresses,
-    tenants: HashMap<Arc<str>, Notice>,
+    tenants: HashMap<Arc<str>, Signpost>,
     /// The tenant of `/mcp`, when there is exactly one.
     sole: Option<Arc<str>>,
 }
@@ -97,20 +97,20 @@ fn split(text: &str) -> (&str, &str) {
     text.split_at_checked(text.len() - host.len() + end).unwrap_or(("", text))
 }
 
-impl Notices {
+impl Signposts {
     /// From the configuration.
-    pub(crate) fn new(config: &Config) -> Notices {
+    pub(crate) fn new(config: &Config) -> Signposts {
         let tenants: HashMap<_, _> =
-            config.tenants.iter().map(|tenant| (Arc::clone(&tenant.name), notice(tenant))).collect();
+            config.tenants.iter().map(|tenant| (Arc::clone(&tenant.name), signpost(tenant))).collect();
         let sole = match config.tenants.as_slice() {
             [only] => Some(Arc::clone(&only.name)),
             _ => None,
         };
-        Notices { addresses: Addresses::new(config), tenants, sole }
+        Signposts { addresses: Addresses::new(config), tenants, sole }
     }
 
-    /// The notice of an endpoint: `/mcp` is the tenant's when there is exactly one.
-    fn of(&self, endpoint: &Endpoint) -> Option<&Notice> {
+    /// The signpost of an endpoint: `/mcp` is the tenant's when there is exactly one.
+    fn of(&self, endpoint: &Endpoint) -> Option<&Signpost> {
         // What the path says goes into a header and a document: it must be a name.
         let mut names = [endpoint.tenant.as_deref(), endpoint.server.as_deref()].into_iter().flatten();
         if !names.all(is_plain) {
@@ -123,15 +123,15 @@ impl Notices {
     /// The document of an endpoint. The same for every virtual server, existing or not, so that names of
     /// servers cannot be tried out; names of tenants are no secret (product rule "Tenant of a request").
     pub(crate) fn document(&self, endpoint: &Endpoint) -> Option<String> {
-        let notice = self.of(endpoint).filter(|notice| !notice.issuers.is_empty())?;
+        let signpost = self.of(endpoint).filter(|signpost| !signpost.issuers.is_empty())?;
         let list = |texts: &mut dyn Iterator<Item = &str>| texts.map(quote).collect::<Vec<_>>().join(",");
         let mut document = format!(
             "{{\"resource\":{},\"authorization_servers\":[{}]",
             quote(&self.addresses.resource(endpoint)),
-            list(&mut notice.issuers.iter().map(|issuer| &**issuer)),
+            list(&mut signpost.issuers.iter().map(|issuer| &**issuer)),
         );
-        if !notice.scopes.is_empty() {
-            let scopes = list(&mut notice.scopes.iter().map(String::as_str));
+        if !signpost.scopes.is_empty() {
+            let scopes = list(&mut signpost.scopes.iter().map(String::as_str));
             let _ = write!(document, ",\"scopes_supported\":[{scopes}]");
         }
         document.push_str(",\"bearer_methods_supported\":[\"header\"]}");
@@ -141,7 +141,7 @@ impl Notices {
     /// The `WWW-Authenticate` value that goes with a failed identification; none where no credential would
     /// help.
     pub(crate) fn challenge(&self, endpoint: &Endpoint, error: &AuthnError) -> Option<String> {
-        let notice = self.of(endpoint);
+        let signpost = self.of(endpoint);
         let mut parts: Vec<String> = Vec::new();
         match error {
             AuthnError::NoEndpoint => return None,
@@ -153,10 +153,10 @@ impl Notices {
             }
             AuthnError::Malformed => parts.push("error=\"invalid_request\"".to_owned()),
         }
-        if notice.is_some_and(|notice| !notice.issuers.is_empty()) {
+        if signpost.is_some_and(|signpost| !signpost.issuers.is_empty()) {
             parts.push(format!("resource_metadata=\"{}\"", self.addresses.document(endpoint)));
         }
-        let scopes = notice.map(|notice| notice.scopes.join(" ")).unwrap_or_default();
+        let scopes = signpost.map(|signpost| signpost.scopes.join(" ")).unwrap_or_default();
         if !scopes.is_empty() && !matches!(error, AuthnError::Malformed) {
             parts.push(format!("scope=\"{scopes}\""));
         }
@@ -165,7 +165,7 @@ impl Notices {
     }
 }
 
-fn notice(tenant: &Tenant) -> Notice {
+fn signpost(tenant: &Tenant) -> Signpost {
     let issuers = tenant.identity.iter().flat_map(|identity| &identity.issuers);
     let mut scopes: Vec<String> = Vec::new();
     for scope in issuers.clone().flat_map(|issuer| &issuer.scopes) {
@@ -179,7 +179,7 @@ fn notice(tenant: &Tenant) -> Notice {
     let places = issuers
         .map(|issuer| &issuer.issuer)
         .filter(|name| name.starts_with("https://") || name.starts_with("http://"));
-    Notice { issuers: places.cloned().collect(), scopes }
+    Signpost { issuers: places.cloned().collect(), scopes }
 }
 
 fn is_plain(name: &str) -> bool {

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use config::{Config, Files, Identity, Issuer, JwksSource};
 
-use super::{Addresses, Notices, endpoint_url, same_audience};
+use super::{Addresses, Signposts, endpoint_url, same_audience};
 use crate::{arrival::Endpoint, error::AuthnError};
 
 struct Memory;
@@ -72,7 +72,7 @@ const ACME: (&str, &[&str]) = ("acme", &["https://id.example"]);
 
 #[test]
 fn a_challenge_says_exactly_what_the_table_says() {
-    let notices = Notices::new(&config(GW, &[ACME]));
+    let signposts = Signposts::new(&config(GW, &[ACME]));
     let document = "https://gw.example/.well-known/oauth-protected-resource/t/acme/mcp";
     let scope = "acme:read acme:list";
     for (error, expected) in [
@@ -89,32 +89,32 @@ fn a_challenge_says_exactly_what_the_table_says() {
             format!("Bearer error=\"invalid_request\", resource_metadata=\"{document}\""),
         ),
     ] {
-        assert_eq!(notices.challenge(&endpoint("acme", ""), &error).as_deref(), Some(&*expected));
+        assert_eq!(signposts.challenge(&endpoint("acme", ""), &error).as_deref(), Some(&*expected));
     }
-    assert_eq!(notices.challenge(&endpoint("acme", ""), &AuthnError::NoEndpoint), None);
+    assert_eq!(signposts.challenge(&endpoint("acme", ""), &AuthnError::NoEndpoint), None);
 }
 
 #[test]
 fn without_an_issuer_there_is_nowhere_to_go() {
-    let notices = Notices::new(&config(GW, &[("acme", &[])]));
+    let signposts = Signposts::new(&config(GW, &[("acme", &[])]));
     for (error, expected) in [
         (AuthnError::Missing, "Bearer"),
         (AuthnError::Refused("invalid"), "Bearer error=\"invalid_token\", error_description=\"invalid\""),
         (AuthnError::Malformed, "Bearer error=\"invalid_request\""),
     ] {
-        assert_eq!(notices.challenge(&endpoint("", ""), &error).as_deref(), Some(expected));
+        assert_eq!(signposts.challenge(&endpoint("", ""), &error).as_deref(), Some(expected));
     }
-    assert_eq!(notices.document(&endpoint("", "")), None);
-    let named = Notices::new(&config(GW, &[("acme", &["corporate"])]));
+    assert_eq!(signposts.document(&endpoint("", "")), None);
+    let named = Signposts::new(&config(GW, &[("acme", &["corporate"])]));
     assert_eq!(named.document(&endpoint("", "")), None, "a name is no place");
 }
 
 #[test]
 fn each_endpoint_has_a_document_of_its_own() {
     let both: (&str, &[&str]) = ("acme", &["https://id.example", "https://sso.example/a\"b"]);
-    let one = Notices::new(&config(GW, &[both]));
-    let two = Notices::new(&config(GW, &[ACME, ("beta", &["https://id.beta.example"])]));
-    for (notices, tenant, server, resource) in [
+    let one = Signposts::new(&config(GW, &[both]));
+    let two = Signposts::new(&config(GW, &[ACME, ("beta", &["https://id.beta.example"])]));
+    for (signposts, tenant, server, resource) in [
         (&one, "", "", Some("https://gw.example/mcp")),
         (&one, "", "docs", Some("https://gw.example/mcp/docs")),
         (&one, "acme", "", Some("https://gw.example/t/acme/mcp")),
@@ -126,7 +126,7 @@ fn each_endpoint_has_a_document_of_its_own() {
         (&two, "acme", "..", None),
         (&two, "acme", "a\r\nX: y", None),
     ] {
-        let document = notices.document(&endpoint(tenant, server));
+        let document = signposts.document(&endpoint(tenant, server));
         let document = document.map(|text| serde_json::from_str::<serde_json::Value>(&text).unwrap());
         let said = document.as_ref().and_then(|document| document["resource"].as_str());
         assert_eq!(said, resource, "{tenant:?} {server:?}");
@@ -134,7 +134,7 @@ fn each_endpoint_has_a_document_of_its_own() {
             assert_eq!(document["bearer_methods_supported"], serde_json::json!(["header"]));
             assert_eq!(document["scopes_supported"], serde_json::json!(["acme:read", "acme:list"]));
         }
-        let challenge = notices.challenge(&endpoint(tenant, server), &AuthnError::Missing).unwrap();
+        let challenge = signposts.challenge(&endpoint(tenant, server), &AuthnError::Missing).unwrap();
         assert!(!challenge.contains(['\r', '\n']), "{challenge:?}");
         assert_eq!(challenge.contains("resource_metadata"), resource.is_some());
     }
