@@ -21,6 +21,7 @@ mod streams;
 mod subscriptions;
 mod transports;
 
+mod recorded;
 mod refusals;
 
 mod asking;

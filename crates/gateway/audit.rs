@@ -25,11 +25,13 @@ use sink::{FileSink, Sink, StdoutSink};
 use writer::{Line, Stall, Writer};
 
 pub(crate) use record::{Outcome, Record};
+pub(crate) use unheard::Unheard;
 
 mod desk;
 mod line;
 mod record;
 mod sink;
+mod unheard;
 mod writer;
 
 /// Entries that may be open at a time, each with its last line to come.
@@ -103,9 +105,22 @@ impl Audit {
             Ok(place) => place,
             Err(_) => self.wait_for_place().await?,
         };
+        Ok(self.opened(place))
+    }
+
+    /// The same for whoever cannot wait. Without a free place the entry is lost, and counted.
+    pub(crate) fn open_now(self: &Arc<Self>) -> Option<Record> {
+        let Ok(place) = Arc::clone(&self.places).try_acquire_owned() else {
+            self.metrics.audit_failures(1);
+            return None;
+        };
+        Some(self.opened(place))
+    }
+
+    fn opened(self: &Arc<Self>, place: OwnedSemaphorePermit) -> Record {
         let entry = self.next_entry.fetch_add(1, Ordering::Relaxed);
         self.open.fetch_add(1, Ordering::Relaxed);
-        Ok(Record::new(Arc::clone(self), entry, place))
+        Record::new(Arc::clone(self), entry, place)
     }
 
     async fn wait_for_place(&self) -> Result<OwnedSemaphorePermit, AuditError> {

@@ -106,6 +106,16 @@ impl Authn {
         done.map_err(|flaw| refuse(head, flaw))
     }
 
+    /// Whose credential it is that was good and is not for this endpoint: for the record of the refusal.
+    pub(crate) fn holder(&self, head: &Head) -> Option<Arc<Principal>> {
+        match &self.0 {
+            Mode::Anonymous { principal, .. } => Some(Arc::clone(principal)),
+            Mode::Identified { identity, .. } => {
+                identity.holder(head, now()).ok().map(|(principal, _)| principal)
+            }
+        }
+    }
+
     fn judge(&self, head: &Head, now: u64) -> Result<Arc<Principal>, Flaw> {
         match &self.0 {
             Mode::Anonymous { tenant, principal } => match &head.endpoint.tenant {

@@ -11,7 +11,7 @@ use wire::{Budget, Era, Frame, FrameError, Id, Method, Pieces, Plan, Shape, code
 
 use crate::{
     arrival::{Arrival, BodyError, Head, Listening, Reply, Verb},
-    audit::{Outcome, Record},
+    audit::{Outcome, Record, Unheard},
     batch,
     catalog::{self, Catalog, View},
     era,
@@ -22,6 +22,8 @@ use crate::{
     snapshot::Snapshot,
     visit::Visit,
 };
+
+mod threshold;
 
 /// `initialize` waits for upstreams that have not said what they can, but never longer than this.
 const INTRODUCTION: Duration = Duration::from_millis(800);
@@ -88,14 +90,16 @@ impl Gateway {
         let snapshot = self.snapshot.load_full();
         let asker = match identify(&snapshot, &head).await {
             Ok(asker) => asker,
-            Err(failure) => {
-                self.metrics.unauthenticated();
-                return refusal(&failure);
-            }
+            Err(failure) => return self.turn_away(&snapshot, &head, failure).await,
         };
         // The place in the log is taken once the body is here: a slow sender holds nothing of anybody's.
         let body = match head.verb {
-            Verb::Post => Some(body.await),
+            Verb::Post => {
+                let unheard = Unheard::of(&self.audit, &head, &asker);
+                let body = body.await;
+                unheard.heard();
+                Some(body)
+            }
             Verb::Get | Verb::Delete => None,
         };
         let mut record = match self.open_record(&head, &asker).await {

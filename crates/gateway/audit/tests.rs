@@ -4,7 +4,6 @@ use std::{
     collections::BTreeMap,
     fs, io,
     io::{BufRead as _, BufReader, Read as _},
-    os::unix::fs::symlink,
     path::Path,
     process::{Command, Stdio},
     sync::{Arc, Mutex, MutexGuard, mpsc},
@@ -12,7 +11,6 @@ use std::{
 };
 
 use admission::{Call, Checks, Principal, Sort, Standing, Target, TenantId, Thing};
-use expect_test::{Expect, expect};
 use futures_util::FutureExt as _;
 use serde_json::Value;
 use wire::{Budget, Digest, Frame, Revision};
@@ -26,6 +24,9 @@ use crate::{
     arrival::{Endpoint, Head, Verb},
     telemetry::Metrics,
 };
+
+mod failing;
+mod lines;
 
 const CALL: &str = r#"{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"files__read","arguments":{"path":"/canary"},"_meta":{"traceparent":"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"}}}"#;
 
@@ -301,114 +302,6 @@ async fn every_order_of_steps_leaves_one_entry_also_when_writes_fail() {
     }
 }
 
-/// Five messages; true for each that was let through.
-async fn script(audit: &Arc<Audit>) -> Vec<bool> {
-    let mut through = Vec::new();
-    for commits in [true, false, true, true, false] {
-        let mut record = audit.open().await.unwrap();
-        record.identified(&ada());
-        if commits {
-            through.push(record.commit().await.is_ok());
-        }
-        record.close(Outcome::Ok, None, 1);
-    }
-    audit.stop().await;
-    through
-}
-
-#[tokio::test]
-async fn whichever_write_fails_no_call_goes_unrecorded_and_no_entry_is_lost() {
-    for swift in [false, true] {
-        for lasting in [1, 2] {
-            for part in [0, 5, 10] {
-                fail_each_write(swift, lasting, part).await;
-            }
-        }
-    }
-}
-
-/// Fails so many writes after each other, each after that part of its bytes: the first, the second, and so on.
-async fn fail_each_write(swift: bool, lasting: usize, part: usize) {
-    for fail_at in 1.. {
-        let fails = move |number| (fail_at..fail_at + lasting).contains(&number);
-        let memory = Memory::failing(move |number, size| fails(number).then_some(size * part / 11));
-        let memory = memory.swift(swift);
-        let (audit, metrics) = audit_over(vec![Box::new(memory.clone())]);
-        let through = script(&audit).await;
-
-        let entries = read(&memory.text());
-        let let_through = through.iter().filter(|ok| **ok).count();
-        assert_eq!(entries.len(), 5, "write {fail_at}");
-        assert_eq!(kinds(&entries).0, let_through, "write {fail_at}");
-        if memory.kept().writes < fail_at {
-            assert_eq!(count(&metrics, "portcullis_audit_failures_total "), 0);
-            assert_eq!(let_through, 3);
-            break;
-        }
-        assert!(count(&metrics, "portcullis_audit_failures_total ") > 0);
-    }
-}
-
-#[tokio::test]
-async fn one_sink_that_confirms_is_enough() {
-    let (good, bad) = (Memory::default(), Memory::failing(|_, _| Some(0)));
-    let (audit, metrics) = audit_over(vec![Box::new(bad.clone()), Box::new(good.clone())]);
-    assert_eq!(script(&audit).await, [true; 3]);
-    assert_eq!(kinds(&read(&good.text())), (3, 2));
-    assert_eq!(bad.text(), "");
-    assert!(count(&metrics, "portcullis_audit_failures_total ") > 0);
-}
-
-#[tokio::test]
-async fn a_full_disk_refuses_calls_until_space_returns() {
-    let place = tempfile::tempdir().unwrap();
-    let file = place.path().join("audit.jsonl");
-    symlink("/dev/full", &file).unwrap();
-    let (audit, metrics) = audit_in(place.path());
-    for _ in 0..3 {
-        let mut record = audit.open().await.unwrap();
-        record.identified(&ada());
-        assert_eq!(record.commit().await, Err(AuditError::Unwritable));
-        record.close(Outcome::Error, Some("unrecorded"), 1);
-    }
-    assert!(count(&metrics, "portcullis_audit_failures_total ") >= 3);
-
-    fs::remove_file(&file).unwrap();
-    let mut record = audit.open().await.unwrap();
-    record.identified(&ada());
-    assert_eq!(record.commit().await, Ok(()));
-    record.close(Outcome::Ok, None, 1);
-    audit.stop().await;
-    // The refused calls were recorded late, and none of them as one that left.
-    assert_eq!(kinds(&read(&fs::read_to_string(&file).unwrap())), (1, 3));
-}
-
-#[tokio::test]
-async fn an_outcome_waits_for_a_directory_that_went_away() {
-    let place = tempfile::tempdir().unwrap();
-    let (here, away) = (place.path().join("audit"), place.path().join("away"));
-    let (audit, _) = audit_in(&here);
-    let mut running = audit.open().await.unwrap();
-    running.identified(&ada());
-    running.commit().await.unwrap();
-
-    fs::rename(&here, &away).unwrap();
-    running.close(Outcome::Ok, None, 1);
-    let mut refused = audit.open().await.unwrap();
-    refused.identified(&ada());
-    assert_eq!(refused.commit().await, Err(AuditError::Unwritable));
-    drop(refused);
-    assert!(!here.exists(), "the lost directory was made anew");
-
-    fs::rename(&away, &here).unwrap();
-    let mut record = audit.open().await.unwrap();
-    record.identified(&ada());
-    record.commit().await.unwrap();
-    record.close(Outcome::Ok, None, 1);
-    audit.stop().await;
-    assert_eq!(kinds(&read(&fs::read_to_string(here.join("audit.jsonl")).unwrap())), (2, 1));
-}
-
 /// The child's part of the test below; alone it does nothing.
 #[tokio::test]
 async fn a_process_that_commits_and_is_killed() {
@@ -585,150 +478,4 @@ fn a_sink_is_stuck_once_it_is_slower_than_anyone_waits() {
     assert!(stall.is_long(later));
     stall.end();
     assert!(!stall.is_long(later));
-}
-
-/// Checks the lines of one entry; what differs from run to run is replaced.
-async fn check(
-    fill: impl AsyncFnOnce(&mut Record),
-    close: Option<(Outcome, Option<&str>)>,
-    expected: Expect,
-) {
-    let memory = Memory::default();
-    let (audit, _) = audit_over(vec![Box::new(memory.clone())]);
-    let mut record = audit.open().await.unwrap();
-    fill(&mut record).await;
-    match close {
-        Some((outcome, reason)) => record.close(outcome, reason, 21),
-        None => drop(record),
-    }
-    audit.stop().await;
-    read(&memory.text());
-    let volatile =
-        regex::Regex::new(r#"("entry":)"[0-9a-f]{16}"|("time":)"[-0-9T:.]+Z"|("ms":)\d+"#).unwrap();
-    expected.assert_eq(&volatile.replace_all(&memory.text(), "$1$2$3…"));
-}
-
-#[tokio::test]
-async fn a_call_that_left_has_an_intent_and_an_outcome() {
-    check(
-        async |record| {
-            record.arrived(&head());
-            record.identified(&ada());
-            record.read(&frame(CALL));
-            record.entered(&ada(), Some(Revision::R2025_11_25));
-            take(Step::Allow, record).await;
-            record.commit().await.unwrap();
-        },
-        Some((Outcome::ToolError, None)),
-        expect![[r#"
-            {"v":1,"entry":…,"line":"intent","time":…,"tenant":"acme","principal":"ada","issuer":"https://id.example","peer":"127.0.0.1:5000","era":"legacy","revision":"2025-11-25","session":"26837920","method":"tools/call","id":7,"tool":"files__read","native":"read","upstream":"files","definition":"sha256:0707070707070707070707070707070707070707070707070707070707070707","arguments":"sha256:5c8e1ccc28b0af8a463c5cd677027a59d776ae671ef1d6b2785e3f861deba6f8","trace":"4bf92f3577b34da6a3ce929d0e0e4736","request_bytes":191,"decision":"allow"}
-            {"v":1,"entry":…,"line":"outcome","time":…,"tenant":"acme","principal":"ada","issuer":"https://id.example","peer":"127.0.0.1:5000","era":"legacy","revision":"2025-11-25","session":"26837920","method":"tools/call","id":7,"tool":"files__read","native":"read","upstream":"files","definition":"sha256:0707070707070707070707070707070707070707070707070707070707070707","arguments":"sha256:5c8e1ccc28b0af8a463c5cd677027a59d776ae671ef1d6b2785e3f861deba6f8","trace":"4bf92f3577b34da6a3ce929d0e0e4736","request_bytes":191,"decision":"allow","outcome":"tool_error","reply_bytes":21,"ms":…}
-        "#]],
-    )
-    .await;
-}
-
-#[tokio::test]
-async fn a_denied_call_has_one_line_with_check_and_rule() {
-    check(
-        async |record| {
-            record.identified(&ada());
-            record.read(&frame(r#"{"jsonrpc":"2.0","id":"a\u202eb","method":"tools/call","params":{"name":"x"}}"#));
-            take(Step::Deny, record).await;
-        },
-        Some((Outcome::Denied, Some("unknown_name"))),
-        expect![[r#"
-            {"v":1,"entry":…,"line":"final","time":…,"tenant":"acme","principal":"ada","issuer":"https://id.example","peer":null,"era":null,"revision":null,"method":"tools/call","id":"a\u202eb","tool":"files__gone","arguments":"sha256:5c8e1ccc28b0af8a463c5cd677027a59d776ae671ef1d6b2785e3f861deba6f8","request_bytes":77,"decision":"deny","check":"visibility","rule":"missing","outcome":"denied","reason":"unknown_name","reply_bytes":21}
-        "#]],
-    )
-    .await;
-}
-
-#[tokio::test]
-async fn what_is_dropped_is_abandoned() {
-    check(async |record| record.identified(&ada()), None, expect![[r#"
-        {"v":1,"entry":…,"line":"final","time":…,"tenant":"acme","principal":"ada","issuer":"https://id.example","peer":null,"era":null,"revision":null,"method":null,"request_bytes":0,"decision":"deny","outcome":"abandoned","reply_bytes":0}
-    "#]]).await;
-}
-
-#[tokio::test]
-async fn a_stream_is_told_by_its_verb_and_a_question_by_its_upstream() {
-    check(
-        async |record| {
-            record.arrived(&Head { verb: Verb::Get, session: None, ..head() });
-            record.identified(&ada());
-        },
-        Some((Outcome::Ok, None)),
-        expect![[r#"
-            {"v":1,"entry":…,"line":"final","time":…,"tenant":"acme","principal":"ada","issuer":"https://id.example","peer":"127.0.0.1:5000","era":null,"revision":null,"method":"GET","request_bytes":0,"decision":"allow","outcome":"ok","reply_bytes":21,"ms":…}
-        "#]],
-    )
-    .await;
-    check(
-        async |record| {
-            record.identified(&ada());
-            record.asked_by(&"files".into());
-            record.read(&frame(r#"{"jsonrpc":"2.0","id":1,"method":"roots/list"}"#));
-        },
-        Some((Outcome::Denied, Some("not_offered"))),
-        expect![[r#"
-            {"v":1,"entry":…,"line":"final","time":…,"tenant":"acme","principal":"ada","issuer":"https://id.example","peer":null,"era":null,"revision":null,"method":"roots/list","id":1,"upstream":"files","request_bytes":46,"decision":"deny","outcome":"denied","reason":"not_offered","reply_bytes":21}
-        "#]],
-    )
-    .await;
-}
-
-#[tokio::test]
-async fn an_unknown_method_is_cut_and_cannot_forge_a_line() {
-    let name = format!("x\\n{{\\\"v\\\":1}}{}", "y".repeat(200));
-    let text = format!(r#"{{"jsonrpc":"2.0","method":"{name}"}}"#);
-    check(
-        async |record| {
-            record.identified(&ada());
-            record.read(&frame(&text));
-        },
-        Some((Outcome::Error, None)),
-        expect![[r#"
-            {"v":1,"entry":…,"line":"final","time":…,"tenant":"acme","principal":"ada","issuer":"https://id.example","peer":null,"era":null,"revision":null,"method":"x\u000a{\"v\":1}yyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyy…[cut]","request_bytes":241,"decision":"deny","outcome":"error","reply_bytes":21}
-        "#]],
-    )
-    .await;
-}
-
-#[tokio::test]
-async fn no_session_id_and_no_argument_is_ever_written() {
-    let memory = Memory::default();
-    let (audit, _) = audit_over(vec![Box::new(memory.clone())]);
-    let mut record = audit.open().await.unwrap();
-    record.arrived(&head());
-    record.identified(&ada());
-    record.read(&frame(CALL));
-    take(Step::Allow, &mut record).await;
-    record.commit().await.unwrap();
-    record.close(Outcome::Ok, None, 1);
-    audit.stop().await;
-    assert_eq!(kinds(&read(&memory.text())), (1, 0));
-    assert!(!memory.text().contains("canary"), "{}", memory.text());
-}
-
-#[test]
-fn only_a_well_formed_trace_is_kept() {
-    let trace = "4bf92f3577b34da6a3ce929d0e0e4736";
-    for (parent, kept) in [
-        (format!("00-{trace}-00f067aa0ba902b7-01"), true),
-        (format!("cc-{trace}-00f067aa0ba902b7-01-what-the-future-brings"), true),
-        (format!("00-{trace}-00f067aa0ba902b7-01-more"), false),
-        (format!("ff-{trace}-00f067aa0ba902b7-01"), false),
-        (format!("00-{trace}-0000000000000000-01"), false),
-        (format!("00-{}-00f067aa0ba902b7-01", "0".repeat(32)), false),
-        (format!("00-{}-00f067aa0ba902b7-01", trace.to_uppercase()), false),
-        (format!("00-{trace}"), false),
-        (String::new(), false),
-    ] {
-        let meta = serde_json::json!({ "traceparent": parent }).to_string();
-        assert_eq!(super::record::trace_id(Some(&meta)).as_deref(), kept.then_some(trace), "{parent}");
-    }
-    for meta in [None, Some("{}"), Some(r#"{"traceparent":7}"#)] {
-        assert_eq!(super::record::trace_id(meta), None);
-    }
 }

@@ -50,15 +50,21 @@ pub(super) struct Accepts {
 impl Identity {
     /// Who asks.
     pub(super) fn judge(&self, head: &Head, now: u64) -> Result<Arc<Principal>, Flaw> {
+        let (principal, is_for) = self.holder(head, now)?;
+        if is_for { Ok(principal) } else { Err(Flaw::Server) }
+    }
+
+    /// Whose credential it is, and whether it is for this virtual server.
+    pub(super) fn holder(&self, head: &Head, now: u64) -> Result<(Arc<Principal>, bool), Flaw> {
         let credentials = self.known.credentials();
-        let principal = match bearer::read(&head.authorization.0)? {
+        let (principal, is_for) = match bearer::read(&head.authorization.0)? {
             Shown::Key(text) => self.by_key(text, &head.endpoint, (&credentials, now))?,
-            Shown::Token(text) => self.by_token(text, &head.endpoint, now)?,
+            Shown::Token(text) => (self.by_token(text, &head.endpoint, now)?, true),
         };
         if credentials.revokes(&principal) {
             return Err(Flaw::Revoked);
         }
-        Ok(principal)
+        Ok((principal, is_for))
     }
 
     /// An API key: found by its id, which is no secret, then compared as a whole.
@@ -67,7 +73,7 @@ impl Identity {
         text: &str,
         endpoint: &Endpoint,
         (credentials, now): (&Credentials, u64),
-    ) -> Result<Arc<Principal>, Flaw> {
+    ) -> Result<(Arc<Principal>, bool), Flaw> {
         let shown = key::read(text).ok_or(Flaw::Key)?;
         let found = credentials.key(shown.id);
         // The same work whether or not there is such a key, and wherever the two differ (security row 23).
@@ -86,10 +92,9 @@ impl Identity {
             return Err(Flaw::Expired);
         }
         let server = endpoint.server.as_deref().unwrap_or(DEFAULT);
-        match &key.servers {
-            Some(servers) if !servers.iter().any(|allowed| **allowed == *server) => Err(Flaw::Server),
-            Some(_) | None => Ok(Arc::clone(&key.principal)),
-        }
+        let servers = key.servers.as_deref();
+        let is_for = servers.is_none_or(|servers| servers.iter().any(|allowed| **allowed == *server));
+        Ok((Arc::clone(&key.principal), is_for))
     }
 
     /// A token, of an issuer of one tenant or of our own.
