@@ -167,3 +167,37 @@ fn a_batch_ends_with_its_session_and_a_cancellation_ends_one_message() {
     cancelled(2);
     drop(stream);
 }
+
+#[test]
+fn the_answers_of_a_batch_have_together_the_room_of_one_result() {
+    let script = Script::tools(&["big", "wait"])
+        .on_call("big", &[Step::big(300_000)])
+        .on_call("wait", &[Step::gate("go"), Step::result(r#"{"content":[]}"#)]);
+    let daemon = settled(&Setup::one("alpha", script).process("limits: { result: 1MiB }"), &["alpha"]);
+    let client = session(&daemon, "2025-03-26");
+    let bigs = ["1", "2", "3", "4", "5"].map(|id| call(id, "big"));
+    let answers = array(&client.say(&batch(&[&bigs[..], &[ping("6")]].concat())));
+    let ids: Vec<_> = answers.iter().filter_map(|answer| answer["id"].as_u64()).collect();
+    assert_eq!(ids, [1, 2, 3, 4, 5, 6], "in the order of the questions");
+    let refused: Vec<_> = answers.iter().filter(|answer| answer["result"]["isError"] == true).collect();
+    assert_eq!(refused.len(), 2, "{:?}", refused.first());
+    assert!(refused.iter().all(|answer| answer.to_string().contains("batch_too_large")), "{refused:?}");
+    let ended = daemon.entry("the refused", |line| line["reason"] == "batch_too_large");
+    assert!(ended.iter().any(|line| line["outcome"] == "error"), "{ended:?}");
+    // Alone each has its room.
+    assert!(client.say(&bigs[0]).messages().last().unwrap()["result"].get("isError").is_none());
+}
+
+#[test]
+fn answers_of_a_slow_batch_come_as_they_are_ready() {
+    let daemon = daemon();
+    let client = session(&daemon, "2025-03-26");
+    let body = batch(&[call("1", "wait"), ping("2"), ping("3"), call("4", "act")]);
+    let mut stream = client.begin(&client.post(body)).stream();
+    // Progress began the stream; two of three answers that are ready come before the slow one.
+    assert_eq!(stream.next_message().unwrap()["method"], "notifications/progress");
+    daemon.journal("alpha").open("go");
+    let answers = stream.all();
+    assert_eq!(answers.len(), 4, "{answers:?}");
+    assert_eq!(answers.last().unwrap()["id"], 1, "{answers:?}");
+}

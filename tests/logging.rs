@@ -228,3 +228,54 @@ fn a_flood_is_heard_up_to_a_bound() {
     let heard = heard(&daemon.client()).len();
     assert!((1..=200).contains(&heard), "{heard}");
 }
+
+#[test]
+fn one_server_that_logs_without_end_keeps_no_other_from_being_heard() {
+    let flood = vec![logged("error", "again"); 3000];
+    let setup = Setup::new().upstream("alpha", script().on_cue("flood", &flood)).upstream("beta", script());
+    let daemon = settled(&setup, &["alpha", "beta"]);
+    let client = daemon.client();
+    client.call("alpha__act", "{}");
+    client.call("beta__act", "{}");
+    let mut stream = client.listen();
+    daemon.journal("alpha").cue("flood");
+    let mut of_alpha = 0;
+    assert_eq!(stream.next_message().unwrap()["params"]["logger"], "alpha/db");
+    daemon.journal("beta").cue("log");
+    while stream.next_message().unwrap()["params"]["logger"] != "beta/db" {
+        of_alpha += 1;
+    }
+    assert!(of_alpha <= 300, "{of_alpha}");
+}
+
+#[test]
+fn secrets_of_an_upstream_are_read_by_nobody() {
+    let leak = |data: &str| {
+        Step::send(&format!(
+            r#"{{"jsonrpc":"2.0","method":"notifications/message","params":{{"level":"error","data":{data}}}}}"#
+        ))
+    };
+    let script = script()
+        .on_call(
+            "talk",
+            &[
+                leak(r#"{"env":"TOKEN=canary-s3cret-1","n":1.0}"#),
+                leak(r#""Authorization: Bearer canary-s3cret-2""#),
+                Step::result(r#"{"content":[{"type":"text","text":"done"}]}"#),
+            ],
+        )
+        .on_cue("log", &[leak(r#"["c\u0061nary-s3cret-1",{"password":"canary-s3cret-3"}]"#)]);
+    let yaml = "env: { TOKEN: canary-s3cret-1 }";
+    let daemon = settled(&Setup::new().upstream_with("alpha", script, yaml), &["alpha"]);
+    let client = daemon.client();
+    let mut stream = client.listen();
+    let told = client.request("tools/call", r#"{"name":"alpha__talk"}"#).messages();
+    assert_eq!(told[0]["params"]["data"], json!({ "env": "TOKEN=***", "n": 1.0 }));
+    assert_eq!(told[1]["params"]["data"], "Authorization: Bearer ***");
+    daemon.journal("alpha").cue("log");
+    assert_eq!(stream.next_message().unwrap()["params"]["data"], json!(["***", { "password": "***" }]));
+    // What the process that feeds the lists says is in our own log alone.
+    until("it to be kept", || daemon.log().contains("logged by the upstream").then_some(()));
+    assert!(!daemon.log().contains("s3cret"), "{}", daemon.log());
+    assert!(!daemon.audit_text().contains("s3cret"));
+}

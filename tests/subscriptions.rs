@@ -16,6 +16,7 @@ fn script() -> Script {
         .on("resources/subscribe", &[Step::result("{}")])
         .on("resources/unsubscribe", &[Step::result("{}")])
         .on_cue("touch", &[touched("mem://one")])
+        .on_cue("again", &[touched("mem://one")])
         .on_cue("below", &[touched("mem:///d/f")])
         .on_cue("tools", &[more(Kind::Tools), Step::changed(Kind::Tools)])
         .on_cue("prompts", &[more(Kind::Prompts), Step::changed(Kind::Prompts)])
@@ -319,9 +320,109 @@ fn what_cannot_be_listened_to_is_said() {
     let answer = ask(&client, r#"{"taskIds":["x"]}"#).message();
     let needed = &answer["error"]["data"]["requiredCapabilities"]["extensions"];
     assert_eq!(needed["io.modelcontextprotocol/tasks"], json!({}));
-    let request = modern(&client, "1", "subscriptions/listen", r#""notifications":{},"#);
+    let uris = r#""notifications":{"resourceSubscriptions":["alpha+mem://one"]},"#;
+    let request = modern(&client, "1", "subscriptions/listen", uris);
     let answer = client.send(&request.with("accept", "application/json"));
-    assert_eq!(answer.code(), Some(-32600), "{} {}", answer.status, answer.text());
+    assert_eq!(answer.verdict(), (406, Some(-32600)), "{}", answer.text());
+    let answer = answer.message();
+    assert_eq!((&answer["id"], &answer["error"]["data"]["reason"]), (&json!(1), &json!("not_acceptable")));
+    assert_eq!(daemon.journal("alpha").received("resources/subscribe").len(), 0);
+}
+
+#[test]
+fn two_clients_of_one_principal_that_can_do_different_things_are_told_once_each() {
+    let setup = Setup::one("alpha", script()).tenant("identity: { keys: true }");
+    let daemon = settled(&setup, &["alpha"]);
+    let made = token(&daemon, &["key", "--principal", "ann", "-o", "json"]);
+    let bearer = format!("Bearer {}", made["key"].as_str().unwrap());
+    let client = daemon.stranger();
+    let ask = |session: &str, method: &str, params: &str| {
+        let body = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"{method}","params":{params}}}"#);
+        let request = client.post(body).with("authorization", &bearer);
+        client.send(&if session.is_empty() { request } else { request.with("mcp-session-id", session) })
+    };
+    let sessions = ["{}", r#"{"elicitation":{}}"#].map(|capabilities| {
+        let params = format!(r#"{{"protocolVersion":"2025-06-18","capabilities":{capabilities}}}"#);
+        ask("", "initialize", &params).header("mcp-session-id").unwrap().to_owned()
+    });
+    let mut streams = sessions.clone().map(|session| {
+        let get = client.bare("GET").with("accept", "text/event-stream").with("authorization", &bearer);
+        client.begin(&get.with("mcp-session-id", &session)).stream()
+    });
+    for session in &sessions {
+        let followed = ask(session, "resources/subscribe", r#"{"uri":"alpha+mem://one"}"#);
+        assert_eq!(followed.json()["result"], json!({}));
+        // Whatever else the servers are told does not make them tell of it twice.
+        assert_eq!(ask(session, "logging/setLevel", r#"{"level":"error"}"#).status, 200);
+    }
+    let journal = daemon.journal("alpha");
+    assert_eq!(journal.received("resources/subscribe").len(), 2, "each has a process of its own");
+    journal.cue("touch");
+    for stream in &mut streams {
+        assert_eq!(stream.next_message().unwrap()["method"], "notifications/resources/updated");
+    }
+    journal.cue("tools");
+    for stream in &mut streams {
+        assert_eq!(stream.next_message().unwrap()["method"], "notifications/tools/list_changed");
+    }
+    let gone = ask(&sessions[0], "resources/unsubscribe", r#"{"uri":"alpha+mem://one"}"#);
+    assert_eq!(gone.json()["result"], json!({}));
+    journal.awaits("resources/unsubscribe");
+    journal.cue("again");
+    assert_eq!(streams[1].next_message().unwrap()["method"], "notifications/resources/updated");
+    assert_eq!(journal.received("resources/unsubscribe").len(), 1);
+}
+
+#[test]
+fn a_storm_of_changes_is_told_a_few_times_and_its_end_is_not_lost() {
+    let storm = vec![touched("mem://one"); 2000];
+    let alpha = script().on_cue("storm", &storm);
+    let setup = Setup::new().upstream("alpha", alpha).upstream("beta", script());
+    let daemon = settled(&setup, &["alpha", "beta"]);
+    let wanted = r#"{"toolsListChanged":true,"resourceSubscriptions":["alpha+mem://one","beta+mem://one"]}"#;
+    let (mut stream, _) = listen(&daemon.stranger(), "1", wanted);
+    daemon.journal("alpha").cue("storm");
+    daemon.journal("beta").cue("touch");
+    let (mut alpha, mut beta) = (0, 0);
+    while beta == 0 {
+        match next(&mut stream, "1")["params"]["uri"].as_str() {
+            Some("alpha+mem://one") => alpha += 1,
+            Some("beta+mem://one") => beta += 1,
+            other => panic!("{other:?}"),
+        }
+    }
+    daemon.journal("alpha").cue("tools");
+    while next(&mut stream, "1")["method"] == "notifications/resources/updated" {
+        alpha += 1;
+    }
+    assert!((1..=40).contains(&alpha), "{alpha}");
+}
+
+#[test]
+fn nobody_follows_more_than_the_bounds() {
+    let daemon = settled(&Setup::one("alpha", script()), &["alpha"]);
+    let client = daemon.client();
+    (0..256).for_each(|n| follow(&client, &format!("alpha+mem://{n}")));
+    let refused = client.error("resources/subscribe", r#"{"uri":"alpha+mem://more"}"#);
+    assert_eq!(
+        (&refused["code"], &refused["data"]["reason"]),
+        (&json!(-32603), &json!("too_many_subscriptions"))
+    );
+    assert_eq!(refused["message"], "too many subscriptions (at most 256)");
+    follow(&client, "alpha+mem://0");
+    let long = format!(r#"{{"uri":"alpha+mem://{}"}}"#, "x".repeat(4096));
+    assert_eq!(daemon.client().error("resources/subscribe", &long)["code"], -32602);
+
+    // However many streams a principal opens, it follows so much in all.
+    let uris: Vec<_> = (0..256).map(|n| format!("\"alpha+mem://{n}\"")).collect();
+    let wanted = format!(r#"{{"resourceSubscriptions":[{}]}}"#, uris.join(","));
+    let stranger = daemon.stranger();
+    let streams: Vec<_> = (0..9).map(|_| listen(&stranger, "1", &wanted)).collect();
+    let honoured: Vec<_> = streams
+        .iter()
+        .map(|(_, honoured)| honoured["resourceSubscriptions"].as_array().map_or(0, Vec::len))
+        .collect();
+    assert_eq!(honoured, [256, 256, 256, 256, 256, 256, 256, 256, 0]);
 }
 
 #[test]

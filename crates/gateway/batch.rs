@@ -1,21 +1,25 @@
 //! Several messages in one body: only sessions of 2025-03-26 know them (spec B-07, B-08).
 //!
 //! Each element is a message of its own from here on: it passes the whole pipeline, is charged, decided and recorded, and
-//! leaves alone. Only the answers come back together.
+//! leaves alone. Only the answers come back together, and have together the room of one result.
 
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering},
+};
 
 use bytes::Bytes;
-use futures_util::future::join_all;
+use futures_util::{StreamExt as _, stream::FuturesUnordered};
 use wire::{Budget, Frame, Method, Pieces, Revision};
 
 use crate::{
     arrival::Reply,
     audit::Record,
     era,
-    error::{EraError, Error},
+    error::{EraError, Error, LimitError},
     gateway::Gateway,
     pipeline::{self, Failure, Place},
+    router::Answered,
     running::{Bond, Out, Outbox, Reach, Running},
     session::Session,
 };
@@ -53,24 +57,19 @@ pub(crate) fn serve(
         }
     };
     let outbox = Arc::new(Outbox::new(Reach::of(&place.head)));
+    let room = Arc::new(Room::new(gateway.config.limits.result));
     let mut first = Some(record);
-    let all: Vec<_> = elements
+    let all: FuturesUnordered<_> = elements
         .into_iter()
-        .map(|element| {
-            serve_one(Arc::clone(gateway), place.clone(), element, first.take(), Arc::clone(&outbox))
+        .enumerate()
+        .map(|(at, element)| {
+            let ends = (Arc::clone(&outbox), Arc::clone(&room));
+            let one = serve_one(Arc::clone(gateway), place.clone(), element, first.take(), ends);
+            async move { Some((at, one.await?)) }
         })
         .collect();
-    let said = Arc::clone(&outbox);
-    let work = async move {
-        let answers = join_all(all).await.into_iter().flatten().collect();
-        together(answers, &said)
-    };
-    Reply::Running(Running::new(
-        outbox,
-        Box::pin(work),
-        Bond::Session(session),
-        gateway.sessions.tracker.token(),
-    ))
+    let work = Box::pin(gather(all, Arc::clone(&outbox)));
+    Reply::Running(Running::new(outbox, work, Bond::Session(session), gateway.sessions.tracker.token()))
 }
 
 /// Takes one element through the pipeline. The first has the record of the body, each other one of its own.
@@ -81,7 +80,7 @@ async fn serve_one(
     place: Place,
     element: Bytes,
     record: Option<Record>,
-    outbox: Arc<Outbox>,
+    (outbox, room): (Arc<Outbox>, Arc<Room>),
 ) -> Option<Pieces> {
     let record = match record {
         Some(record) => Ok(record),
@@ -90,11 +89,18 @@ async fn serve_one(
     let reply = match record {
         Ok(mut record) => match gateway.enter(place, Ok(element), &mut record) {
             Err(failure) => pipeline::close(record, Err(failure)),
-            Ok(entered) if entered.leaves() => match gateway.work(entered, record, outbox) {
-                Ok(work) => return work.await.map(|out| out.message),
-                Err(refused) => refused,
-            },
-            Ok(entered) => gateway.answer(entered, record).await,
+            Ok(entered) => {
+                let tool = entered.method() == Some(Method::ToolsCall);
+                let fit = move |answered| room.fit(answered, tool);
+                if !entered.leaves() {
+                    gateway.answer(entered, record, fit).await
+                } else {
+                    match gateway.work(entered, record, outbox, fit) {
+                        Ok(work) => return work.await.map(|out| out.message),
+                        Err(refused) => refused,
+                    }
+                }
+            }
         },
         Err(failure) => pipeline::refusal(&failure.of(wire::readable_id(&element))),
     };
@@ -123,20 +129,63 @@ fn elements(bytes: &Bytes, budget: &Budget) -> Result<Vec<Bytes>, Error> {
     Ok(elements)
 }
 
-/// All answers as one array; on a stream that has begun, one by one, since its readers take single messages.
-fn together(mut answers: Vec<Pieces>, outbox: &Outbox) -> Option<Out> {
-    let last = answers.pop()?;
-    if outbox.has_stream() {
-        answers.retain(|answer| !outbox.put(answer.clone()));
-        if answers.is_empty() {
-            return Some(Out { message: last, last: true, status: 200 });
-        }
-    }
-    answers.push(last);
-    Some(Out { message: array(answers), last: true, status: 200 })
+/// What the answers of one body may still take, in bytes: one that waits for the others costs as much memory as one that
+/// nobody reads.
+struct Room {
+    most: usize,
+    left: AtomicUsize,
 }
 
-fn array(answers: Vec<Pieces>) -> Pieces {
+impl Room {
+    fn new(most: usize) -> Room {
+        Room { most, left: AtomicUsize::new(most) }
+    }
+
+    /// The answer, if there is room for it. Errors always have some: they are short.
+    fn fit(&self, answered: Answered, tool: bool) -> Result<Answered, Error> {
+        let length = match &answered {
+            Answered::Message { body, .. } => body.len(),
+            Answered::Accepted | Answered::Ended | Answered::Listening(_) | Answered::GivenUp => 0,
+        };
+        let take = |left: usize| left.checked_sub(length);
+        match self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take) {
+            Ok(_) => Ok(answered),
+            Err(_) => Err(LimitError::Batch { most: self.most, tool }.into()),
+        }
+    }
+}
+
+/// All answers as one array, in the order of the questions; on a stream that has begun, one by one as they come, since its
+/// readers take single messages.
+async fn gather(
+    mut all: FuturesUnordered<impl Future<Output = Option<(usize, Pieces)>>>,
+    outbox: Arc<Outbox>,
+) -> Option<Out> {
+    let mut answers: Vec<(usize, Pieces)> = Vec::new();
+    while let Some(answer) = all.next().await {
+        answers.extend(answer);
+        if outbox.has_stream() {
+            // The last one ends the stream.
+            let last = answers.pop();
+            answers.retain(|(_, answer)| !outbox.put(answer.clone()));
+            answers.extend(last);
+        }
+    }
+    if let [_] = answers.as_slice()
+        && outbox.has_stream()
+    {
+        let message = answers.pop().map(|(_, answer)| answer)?;
+        return Some(Out { message, last: true, status: 200 });
+    }
+    answers.sort_by_key(|(at, _)| *at);
+    if answers.is_empty() {
+        return None;
+    }
+    let message = array(answers.into_iter().map(|(_, answer)| answer));
+    Some(Out { message, last: true, status: 200 })
+}
+
+fn array(answers: impl Iterator<Item = Pieces>) -> Pieces {
     let mut array = Pieces::default();
     let mut before = "[";
     for answer in answers {

@@ -105,6 +105,9 @@ pub(crate) enum EraError {
     /// The level in the envelope is none (spec U-15).
     #[error("`{}` names no level", wire::meta::LOG_LEVEL)]
     LogLevel,
+    /// What is asked for comes as an event stream only, which this client does not take (spec H-04).
+    #[error("changes are told on an event stream: accept `text/event-stream`")]
+    NotAcceptable,
     /// GET and DELETE do not exist in the modern era (spec E-07).
     #[error("this method does not exist in the modern era")]
     NoSuchVerb,
@@ -175,6 +178,16 @@ pub(crate) enum LimitError {
     Subscriptions {
         /// The bound.
         most: usize,
+    },
+    /// The answers of one body of several messages are together as large as they may be (spec B-07).
+    #[error(
+        "the answers of one batch are together larger than {most} bytes: send the message alone; it may have taken effect"
+    )]
+    Batch {
+        /// The bound, in bytes.
+        most: usize,
+        /// The message was a `tools/call`.
+        tool: bool,
     },
 }
 
@@ -307,6 +320,7 @@ impl Error {
             Error::Era(EraError::VersionHeader | EraError::Header(_)) => {
                 (hop(code::HEADER_MISMATCH), "header_mismatch")
             }
+            Error::Era(EraError::NotAcceptable) => (Http(406, code::INVALID_REQUEST), "not_acceptable"),
             Error::Era(EraError::NoSuchVerb) => (Http(405, code::INVALID_REQUEST), "no_such_verb"),
             Error::Session(error) => error.said(),
             Error::Catalog(CatalogError::Method(_)) => (ours(code::METHOD_NOT_FOUND), "unknown_method"),
@@ -320,6 +334,10 @@ impl Error {
             Error::Limit(LimitError::Concurrency { tool: false, .. }) => (ours(code::INTERNAL_ERROR), "busy"),
             Error::Limit(LimitError::Subscriptions { .. }) => {
                 (ours(code::INTERNAL_ERROR), "too_many_subscriptions")
+            }
+            Error::Limit(LimitError::Batch { tool: true, .. }) => (Result, "batch_too_large"),
+            Error::Limit(LimitError::Batch { tool: false, .. }) => {
+                (ours(code::INTERNAL_ERROR), "batch_too_large")
             }
             Error::Denied(refused) => match (refused.denial.by, refused.sort) {
                 // Hidden and missing must look the same, and each kind keeps its own code (spec R-05).

@@ -2,27 +2,36 @@
 
 use std::{
     borrow::Cow,
+    collections::HashMap,
     sync::{
-        Mutex, PoisonError,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicU8, Ordering},
     },
 };
 
 use bytes::Bytes;
 use tokio::time::{Duration, Instant};
-use wire::{Change, Frame, code, meta};
+use upstream::Spec;
+use wire::{Budget, Change, Frame, code, meta};
 
-use crate::{error::CatalogError, session::Session, visit::Visit};
+use crate::{
+    error::CatalogError,
+    session::{Session, Sessions},
+    visit::Visit,
+};
 
+mod redact;
 mod spread;
 
 pub(crate) use spread::{deliver, spread, spread_from};
 
-/// Log messages that one session, or one modern request, hears in one window; more are dropped and counted.
+/// Log messages of one upstream that one session, or one modern request, hears in one window; more are dropped and counted.
 const HEARD: u32 = 100;
 const WINDOW: Duration = Duration::from_secs(1);
 /// The largest log message that is passed on, in bytes.
 const LARGEST: usize = 64 * 1024;
+/// Characters of a message that stand in our own log.
+const EXCERPT: usize = 200;
 
 /// How severe a message is, the least first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -38,7 +47,10 @@ pub(crate) enum Level {
 }
 
 impl Level {
-    const ALL: [Level; 8] = [
+    /// How many there are.
+    pub(crate) const COUNT: usize = 8;
+
+    const ALL: [Level; Level::COUNT] = [
         Level::Debug,
         Level::Info,
         Level::Notice,
@@ -63,6 +75,11 @@ impl Level {
         }
     }
 
+    /// The one in this place, from the least severe on.
+    pub(crate) fn at(place: usize) -> Option<Level> {
+        Level::ALL.get(place).copied()
+    }
+
     /// The level that a JSON text names.
     pub(crate) fn read(raw: &str) -> Option<Level> {
         let word: Cow<'_, str> = serde_json::from_str(raw).ok()?;
@@ -78,28 +95,36 @@ const UNSAID: Level = Level::Info;
 pub(crate) struct Hearing {
     /// 0 until the client says it; then one more than the place of the level.
     level: AtomicU8,
-    heard: Mutex<Window>,
+    /// By upstream, of which there are as many as are configured: one that says much leaves the others their turn.
+    heard: Mutex<HashMap<Arc<str>, Window>>,
 }
 
 impl Hearing {
     /// What the client asked for; none while it has not.
     pub(crate) fn wanted(&self) -> Option<Level> {
-        let place = usize::from(self.level.load(Ordering::Relaxed)).checked_sub(1)?;
-        Level::ALL.get(place).copied()
+        Hearing::said(self.level.load(Ordering::Relaxed))
     }
 
-    fn want(&self, level: Level) {
-        self.level.store(level as u8 + 1, Ordering::Relaxed);
+    /// Takes what the client asks for now, and returns what it asked for before.
+    pub(crate) fn want(&self, level: Level) -> Option<Level> {
+        Hearing::said(self.level.swap(level as u8 + 1, Ordering::Relaxed))
+    }
+
+    fn said(kept: u8) -> Option<Level> {
+        Level::at(usize::from(kept).checked_sub(1)?)
     }
 
     /// Counts one message of this level, and says whether it is heard.
-    fn hears(&self, level: Level) -> bool {
-        level >= self.wanted().unwrap_or(UNSAID)
-            && self.heard.lock().unwrap_or_else(PoisonError::into_inner).take()
+    fn hears(&self, level: Level, upstream: &Arc<str>) -> bool {
+        if level < self.wanted().unwrap_or(UNSAID) {
+            return false;
+        }
+        let mut heard = self.heard.lock().unwrap_or_else(PoisonError::into_inner);
+        heard.entry(Arc::clone(upstream)).or_default().take(HEARD)
     }
 }
 
-/// So many in so much time.
+/// So many in a second.
 #[derive(Debug, Default)]
 pub(crate) struct Window {
     since: Option<Instant>,
@@ -107,14 +132,18 @@ pub(crate) struct Window {
 }
 
 impl Window {
-    /// Counts one, and says whether there was room for it.
-    pub(crate) fn take(&mut self) -> bool {
-        let now = Instant::now();
-        if self.since.is_none_or(|since| now.duration_since(since) >= WINDOW) {
-            *self = Window { since: Some(now), taken: 0 };
+    /// Counts one, and says whether there was room for it among so many.
+    pub(crate) fn take(&mut self, most: u32) -> bool {
+        if self.is_over() {
+            *self = Window { since: Some(Instant::now()), taken: 0 };
         }
         self.taken = self.taken.saturating_add(1);
-        self.taken <= HEARD
+        self.taken <= most
+    }
+
+    /// Whether the next one begins another.
+    pub(crate) fn is_over(&self) -> bool {
+        self.since.is_none_or(|since| since.elapsed() >= WINDOW)
     }
 }
 
@@ -148,12 +177,12 @@ impl<'a> Ear<'a> {
     }
 
     /// What an upstream logged while the request ran, as the client may see it.
-    pub(crate) fn hear(&mut self, message: &Frame, upstream: &str) -> Option<Bytes> {
+    pub(crate) fn hear(&mut self, message: &Frame, upstream: &Spec) -> Option<Bytes> {
         let level = level_of(message)?;
         let heard = match self {
-            Ear::Session(session) => session.hearing.hears(level),
+            Ear::Session(session) => session.hearing.hears(level, &upstream.id),
             Ear::Request(None) => false,
-            Ear::Request(Some((least, window))) => level >= *least && window.take(),
+            Ear::Request(Some((least, window))) => level >= *least && window.take(HEARD),
         };
         if heard { shown(message, upstream) } else { None }
     }
@@ -167,20 +196,39 @@ fn level_of(message: &Frame) -> Option<Level> {
     message.param("level").and_then(Level::read)
 }
 
-/// The message under the name of its upstream (spec U-16), without what concerned only the hop it came by.
-fn shown(message: &Frame, upstream: &str) -> Option<Bytes> {
+/// The message under the name of its upstream, without secrets (spec U-16) and without what concerned only the hop it came
+/// by.
+fn shown(message: &Frame, upstream: &Spec) -> Option<Bytes> {
     if message.bytes().len() > LARGEST {
         return None;
     }
-    let logger = match message.param_text("logger") {
-        Some(logger) => format!("{upstream}/{logger}"),
-        None => upstream.to_owned(),
+    // All of it at once: a member that we do not know may be anything.
+    let params = redact::json(message.params()?, &upstream.secrets());
+    let clean = params.map(|params| {
+        let (version, method) = (r#""jsonrpc":"2.0""#, message.method_name());
+        format!(r#"{{{version},"method":{},"params":{params}}}"#, code::quote(method))
+    });
+    let clean = match clean {
+        // Two keys that were different secrets are the same now; then it is no message any more.
+        Some(clean) => Cow::Owned(Frame::parse(clean.into(), &Budget::UPSTREAM).ok()?),
+        None => Cow::Borrowed(message),
+    };
+    let logger = match clean.param_text("logger") {
+        Some(logger) => format!("{}/{logger}", upstream.id),
+        None => upstream.id.to_string(),
     };
     let changes = [
         Change { key: "logger", value: Some(Cow::Owned(code::quote(&logger))) },
-        Change { key: "_meta", value: meta::for_upstream(message.param("_meta"), None).map(Cow::Owned) },
+        Change { key: "_meta", value: meta::for_upstream(clean.param("_meta"), None).map(Cow::Owned) },
     ];
-    Some(message.forward(None, &changes))
+    Some(clean.forward(None, &changes))
+}
+
+/// The start of what a message says, for our own log (spec U-16).
+pub(crate) fn excerpt(message: &Frame, upstream: &Spec) -> String {
+    let data = message.param("data").filter(|data| data.len() <= LARGEST).unwrap_or_default();
+    let clean = redact::json(data, &upstream.secrets());
+    clean.as_deref().unwrap_or(data).chars().take(EXCERPT).collect()
 }
 
 /// `_meta` of a request to a modern upstream, raw JSON, with the level that its client wants (spec X-07).
@@ -197,9 +245,9 @@ pub(crate) fn with_level(mut meta: String, level: Option<Level>) -> String {
 ///
 /// # Errors
 /// When it is none (spec U-14).
-pub(crate) fn set_level(session: &Session, request: &Frame) -> Result<(), CatalogError> {
+pub(crate) fn set_level(sessions: &Sessions, session: &Session, request: &Frame) -> Result<(), CatalogError> {
     let level = request.param("level").and_then(Level::read).ok_or(CatalogError::Parameter("level"))?;
-    session.hearing.want(level);
+    sessions.want(session, level);
     Ok(())
 }
 

@@ -15,7 +15,7 @@ use crate::{
     batch,
     catalog::{self, Catalog, View},
     era,
-    error::{AuthnError, Client, EraError, Error, Refused, SessionError},
+    error::{AuthnError, Client, EraError, Error, LimitError, Refused, SessionError},
     gateway::Gateway,
     router::{Answered, Context, Lane, principal_of, subject},
     running::{Answering, Bond, Out, Outbox, Reach, Running},
@@ -73,6 +73,11 @@ impl Entered {
         self.frame.shape() == Shape::Request && plan.is_some_and(Plan::leaves)
     }
 
+    /// What it asks for.
+    pub(crate) fn method(&self) -> Option<Method> {
+        self.frame.method()
+    }
+
     /// How it ended, with what is needed to say so.
     fn done(&self, done: Result<Answered, Error>) -> Result<Answered, Failure> {
         done.map_err(|error| Failure {
@@ -123,7 +128,7 @@ impl Gateway {
             Err(failure) => close(record, Err(failure)),
             Ok(entered) if entered.leaves() => self.run(entered, record),
             // Boxed: room for it would double that of every call.
-            Ok(entered) => Box::pin(self.answer(entered, record)).await,
+            Ok(entered) => Box::pin(self.answer(entered, record, Ok)).await,
         }
     }
 
@@ -179,18 +184,20 @@ impl Gateway {
         let session = entered.visit.session().map(Arc::clone);
         let bond = session.map_or(Bond::Connection, Bond::Session);
         let outbox = Arc::new(Outbox::new(Reach::of(&entered.head)));
-        match self.work(entered, record, Arc::clone(&outbox)) {
+        match self.work(entered, record, Arc::clone(&outbox), Ok) {
             Ok(work) => Reply::Running(Running::new(outbox, work, bond, self.sessions.tracker.token())),
             Err(refused) => refused,
         }
     }
 
-    /// The request itself, which goes on while it is waited for. What it says before its answer goes into the outbox.
-    pub(crate) fn work(
+    /// The request itself, which goes on while it is waited for. What it says before its answer goes into the outbox; the
+    /// answer must `fit`.
+    pub(crate) fn work<F: FnOnce(Answered) -> Result<Answered, Error> + Send + 'static>(
         self: &Arc<Self>,
         entered: Entered,
         record: Record,
         outbox: Arc<Outbox>,
+        fit: F,
     ) -> Result<Answering, Reply> {
         let session = entered.visit.session().map(Arc::clone);
         let ticket = match session.as_ref().zip(entered.frame.id()).map(|(session, id)| session.admit(id)) {
@@ -210,14 +217,20 @@ impl Gateway {
             tokio::select! {
                 biased;
                 () = ended.cancelled() => None,
-                out = gateway.conclude(entered, record, lane) => out,
+                out = gateway.conclude(entered, record, lane, fit) => out,
             }
         }))
     }
 
     /// Takes a request to its end. Nobody may listen any more; the record says what was answered.
-    async fn conclude(&self, entered: Entered, mut record: Record, lane: Lane) -> Option<Out> {
-        let done = self.handle(&entered, &mut record, Some(lane)).await;
+    async fn conclude(
+        &self,
+        entered: Entered,
+        mut record: Record,
+        lane: Lane,
+        fit: impl FnOnce(Answered) -> Result<Answered, Error>,
+    ) -> Option<Out> {
+        let done = self.handle(&entered, &mut record, Some(lane)).await.and_then(fit);
         match close(record, entered.done(done)) {
             Reply::Message { body, status, .. } => Some(Out { message: body, last: true, status }),
             Reply::Accepted | Reply::Ended | Reply::Running(_) | Reply::Listening(_) => None,
@@ -225,8 +238,13 @@ impl Gateway {
     }
 
     /// Answers at once, within the connection.
-    pub(crate) async fn answer(&self, entered: Entered, mut record: Record) -> Reply {
-        let done = self.handle(&entered, &mut record, None).await;
+    pub(crate) async fn answer(
+        &self,
+        entered: Entered,
+        mut record: Record,
+        fit: impl FnOnce(Answered) -> Result<Answered, Error>,
+    ) -> Reply {
+        let done = self.handle(&entered, &mut record, None).await.and_then(fit);
         let reply = close(record, entered.done(done));
         // A notification is never answered, whatever became of it (spec B-06, bug B15).
         match entered.frame.shape() {
@@ -446,6 +464,8 @@ pub(crate) fn close(record: Record, done: Result<Answered, Failure>) -> Reply {
 /// A denial is a decision, not a fault.
 fn outcome_of(error: &Error) -> Outcome {
     match error {
+        // It ran: only what came of it has no room.
+        Error::Limit(LimitError::Batch { .. }) => Outcome::Error,
         Error::Denied(_) | Error::Limit(_) | Error::Approval(_) => Outcome::Denied,
         Error::Authn(_)
         | Error::Body(_)

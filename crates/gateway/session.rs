@@ -6,6 +6,7 @@
 mod asked;
 mod event;
 mod registry;
+mod roll;
 mod room;
 mod store;
 mod stream;
@@ -69,6 +70,8 @@ pub(crate) struct Session {
     /// Told when the last of them has ended.
     rests: Notify,
     store: store::Store,
+    /// Given back when it ends, or was never opened.
+    place: Mutex<Option<roll::Seated>>,
     ended: CancellationToken,
 }
 
@@ -113,6 +116,7 @@ impl Session {
             running: Mutex::default(),
             rests: Notify::new(),
             store,
+            place: Mutex::default(),
             ended: CancellationToken::new(),
         }
     }
@@ -252,6 +256,7 @@ impl Session {
     fn end(&self) {
         self.ended.cancel();
         self.close_streams();
+        drop(lock(&self.place).take());
     }
 
     /// Ends the streams for what belongs to no request.

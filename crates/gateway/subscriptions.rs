@@ -14,16 +14,17 @@ use std::{
     time::Duration,
 };
 
-use admission::{Principal, TenantId};
+use admission::{Call, Principal, TenantId};
 use tokio::{sync::Notify, task::JoinSet, time::timeout};
 use tokio_util::sync::CancellationToken;
-use upstream::{Upstream, UpstreamError, Wish};
+use upstream::{Upstream, UpstreamError};
 
-use crate::{logging::Level, session::Session};
+use crate::{router::seat_key, session::Session};
 pub(crate) use listen::listen;
 use listen::{Listens, Mailbox};
 pub(crate) use requests::serve;
-use table::{Errand, Job, Place, Table, Topic};
+pub(crate) use table::Place;
+use table::{Errand, Job, Table, Topic};
 pub(crate) use telling::updated;
 
 /// How long a server may take to agree that it is subscribed to.
@@ -45,9 +46,19 @@ pub(crate) struct Subscriptions {
 pub(crate) struct Party {
     who: Who,
     principal: Arc<Principal>,
+    /// The principal's name within its tenant.
+    owner: Arc<str>,
     /// The virtual server through which it sees resources.
     server: Arc<str>,
     mouth: Mouth,
+}
+
+impl Party {
+    /// Whoever makes this call follows what it asks for, at this virtual server.
+    fn new(who: Who, call: &Call, server: &Arc<str>, mouth: Mouth) -> Arc<Party> {
+        let (principal, owner) = (Arc::clone(&call.principal), seat_key(&call.principal));
+        Arc::new(Party { who, principal, owner, server: Arc::clone(server), mouth })
+    }
 }
 
 /// Its name.
@@ -78,6 +89,8 @@ pub(crate) enum SubscribeError {
         /// Which.
         most: usize,
     },
+    /// Its URI is longer than any that may be followed.
+    TooLong,
     /// The server did not agree.
     Upstream(UpstreamError),
 }
@@ -103,7 +116,7 @@ impl Subscriptions {
         party: &Arc<Party>,
         patience: Duration,
     ) -> Result<(), SubscribeError> {
-        let topic = Topic { place: place(upstream), uri: uri.into() };
+        let topic = Topic { place: Place::of(upstream), uri: uri.into() };
         let tenant = &party.principal.tenant;
         let mut outcome = self.table(tenant, |table| table.join(&topic, upstream, party))?;
         self.due.notify_one();
@@ -119,7 +132,7 @@ impl Subscriptions {
     }
 
     fn unfollow(&self, upstream: &Upstream, uri: &str, (tenant, who): (&TenantId, &Who)) {
-        let topic = Topic { place: place(upstream), uri: uri.into() };
+        let topic = Topic { place: Place::of(upstream), uri: uri.into() };
         self.table(tenant, |table| table.leave(&topic, who));
         self.due.notify_one();
     }
@@ -132,15 +145,6 @@ impl Subscriptions {
     fn leave_all(&self, tenant: &TenantId, who: &Who) {
         self.table(tenant, |table| table.leave_all(who));
         self.due.notify_one();
-    }
-
-    /// Tells a seat's server how much is to be logged, and of the same resources as before.
-    pub(crate) fn want(&self, tenant: &TenantId, upstream: &Upstream, level: Option<Level>) {
-        // INVARIANT: within the table, so that no subscription begins or ends between looking and telling.
-        self.table(tenant, |table| {
-            let uris = table.wanted(&place(upstream)).map(|uri| Box::from(&**uri)).collect();
-            upstream.want(Wish { level: level.map(|level| level.word().into()), uris });
-        });
     }
 
     /// Every listen stream ends, with a result (spec U-27).
@@ -201,8 +205,15 @@ impl Subscriptions {
     }
 }
 
-fn place(upstream: &Upstream) -> Place {
-    Place { seat: upstream.seat().clone(), upstream: Arc::clone(&upstream.spec().id) }
+impl Place {
+    /// Where this server stands.
+    pub(crate) fn of(upstream: &Upstream) -> Place {
+        Place {
+            seat: upstream.seat().clone(),
+            declared: upstream.declared().clone(),
+            upstream: Arc::clone(&upstream.spec().id),
+        }
+    }
 }
 
 async fn subscribe(upstream: &Upstream, uri: &str) -> Result<(), SubscribeError> {
@@ -235,10 +246,16 @@ impl Drop for Joined<'_> {
 /// A follower that nobody hears.
 #[cfg(test)]
 fn party(number: u64) -> Arc<Party> {
+    party_of("somebody", number)
+}
+
+/// The same of this principal.
+#[cfg(test)]
+fn party_of(subject: &str, number: u64) -> Arc<Party> {
     let principal = Principal {
         tenant: TenantId::new("acme".into()),
         issuer: Box::default(),
-        subject: "somebody".into(),
+        subject: subject.into(),
         groups: Box::default(),
         scopes: Box::default(),
         credential: Box::default(),
@@ -246,6 +263,7 @@ fn party(number: u64) -> Arc<Party> {
     let mailbox = Arc::new(Mailbox::new("1"));
     Arc::new(Party {
         who: Who::Listen(number),
+        owner: seat_key(&principal),
         principal: Arc::new(principal),
         server: "default".into(),
         mouth: Mouth::Listen(mailbox),

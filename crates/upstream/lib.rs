@@ -37,7 +37,6 @@ pub use notice::{Notice, What};
 pub use pool::Pool;
 pub use spec::{Address, EraFound, EraMemory, Launch, LegacySse, Patience, Reach, Seat, Spec};
 pub use upstream::{State, Upstream};
-pub use wishes::Wish;
 
 #[cfg(test)]
 mod fake;

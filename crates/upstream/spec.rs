@@ -5,6 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 use url::Url;
 
+/// Shorter values of the environment are switches and levels, and would blank half the log.
+const SECRET: usize = 8;
+
 /// One configured upstream of one tenant.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Spec {
@@ -45,14 +48,28 @@ impl Spec {
         Self { tenant, id, reach: Reach::Http(address), modern: true, patience, line_cap }
     }
 
-    /// What may not be shown of what the server says: our credentials for it (spec P-03).
-    pub(crate) fn secrets(&self) -> impl Iterator<Item = &str> {
-        let pairs = match &self.reach {
-            Reach::Stdio(launch) => &launch.env,
-            Reach::Http(address) => &address.headers,
+    /// What may not be shown of what the server says: our credentials for it, the longest first, since one may be a part
+    /// of another (spec P-03, U-16).
+    pub fn secrets(&self) -> Vec<&str> {
+        let (pairs, address) = match &self.reach {
+            Reach::Stdio(launch) => (&launch.env, None),
+            Reach::Http(address) => (&address.headers, Some(address)),
         };
-        pairs.iter().map(|(_, value)| value.as_str())
+        let values = pairs.iter().flat_map(forms).flatten();
+        let keys = address.and_then(|address| address.url.query()).unwrap_or_default().split('&');
+        let keys = keys.filter_map(|pair| pair.split_once('=').map(|(_, value)| value));
+        let urls = address.into_iter().flat_map(|address| [Some(&address.url), address.proxy.as_ref()]);
+        let passwords = urls.flatten().filter_map(Url::password);
+        let all = values.chain(keys).chain(passwords);
+        let mut secrets: Vec<&str> = all.filter(|value| value.len() >= SECRET).collect();
+        secrets.sort_by_key(|value| std::cmp::Reverse(value.len()));
+        secrets
     }
+}
+
+/// A credential as it is sent, and without the `Bearer` or the like before it: that may be said.
+fn forms((_, value): &(String, String)) -> [Option<&str>; 2] {
+    [Some(value), value.rsplit_once(' ').map(|(_, last)| last)]
 }
 
 /// How a server is reached.

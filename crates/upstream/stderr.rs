@@ -14,8 +14,6 @@ const HEAD: usize = 2 * LINE;
 /// Lines that are logged in one window.
 const BURST: u32 = 50;
 const WINDOW: Duration = Duration::from_secs(5);
-/// Shorter values of the environment are switches and levels, and would blank half the log.
-const SECRET: usize = 8;
 
 /// The last line on stderr, for the reason of an exit.
 #[derive(Clone, Default)]
@@ -111,7 +109,7 @@ pub(crate) fn clean(line: &[u8], spec: &Spec) -> String {
     let head = line.get(..HEAD).unwrap_or(line);
     let mut text = String::from_utf8_lossy(head).trim().to_owned();
     for value in spec.secrets() {
-        if value.len() >= SECRET && text.contains(value) {
+        if text.contains(value) {
             text = text.replace(value, "***");
         }
     }

@@ -7,7 +7,7 @@ use crate::error::UpstreamError;
 use crate::keeper::Keeper;
 use crate::notice::{Notice, Voice};
 use crate::spec::{EraMemory, Seat, Spec};
-use crate::wishes::{Wish, Wishes};
+use crate::wishes::Wishes;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::{mpsc, watch};
@@ -83,7 +83,8 @@ impl Upstream {
         let counters = Arc::<Counters>::default();
         let behalf = Behalf { behind: Behind::of(&seat, declared), wishes: Wishes::default() };
         let declared = behalf.behind.declared();
-        let voice = Voice { spec: Arc::clone(&spec), seat: seat.clone(), notices };
+        let voice =
+            Voice { spec: Arc::clone(&spec), seat: seat.clone(), declared: declared.clone(), notices };
         let keeper = Keeper::new(voice, behalf.clone(), memory, told, Arc::clone(&counters));
         let task = TaskTracker::new();
         task.spawn(keeper.run(stop.clone()));
@@ -165,12 +166,13 @@ impl Upstream {
         &self.declared
     }
 
-    /// What must hold on every conversation with its server from now on, the one that is open included.
-    pub fn want(&self, wish: Wish) {
-        self.wishes.replace(wish);
+    /// The least severe log message that anyone wants, one of the eight levels, in every conversation with its server from now on, the
+    /// one that is open included. None asks for nothing more. A modern server is told with each request instead.
+    pub fn want(&self, level: Option<&str>) {
+        self.wishes.hear(level);
     }
 
-    /// Follows a resource, and returns when the server has taken that. A wish from then on: see [`Upstream::want`].
+    /// Follows a resource, and returns when the server has taken that. It holds for every later conversation too.
     pub async fn subscribe(&self, uri: &str) -> Result<(), UpstreamError> {
         self.connection().await?;
         self.wishes.add(uri).await

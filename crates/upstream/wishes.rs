@@ -16,11 +16,11 @@ const SETTLING: Duration = Duration::from_secs(15);
 
 /// What must hold on every conversation with a server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Wish {
-    /// The least severe log message that anyone wants, one of the eight levels. A modern server is told with each request instead.
-    pub level: Option<Box<str>>,
+struct Wish {
+    /// The least severe log message that anyone wants.
+    level: Option<Box<str>>,
     /// The resources that somebody follows, by the server's own URIs.
-    pub uris: BTreeSet<Box<str>>,
+    uris: BTreeSet<Box<str>>,
 }
 
 /// The wishes of one seat, shared by those who have them and the keeper who sees to them.
@@ -52,17 +52,13 @@ impl Wishes {
         self.0.subscribe()
     }
 
-    /// Wants this and nothing else.
-    pub(crate) fn replace(&self, mut wish: Wish) {
-        let beyond = wish.uris.iter().nth(MOST_URIS).cloned();
-        if let Some(beyond) = beyond {
-            let left_out = wish.uris.split_off(&beyond).len();
-            tracing::warn!(left_out, "more resources are followed at one server than may be");
-        }
+    /// Wants this level from now on.
+    pub(crate) fn hear(&self, level: Option<&str>) {
         self.0.send_if_modified(|standing| {
-            let changed = standing.wish != wish;
-            standing.refused.retain(|uri, _| standing.wish.uris.contains(uri) && wish.uris.contains(uri));
-            standing.wish = wish;
+            let changed = standing.wish.level.as_deref() != level;
+            if changed {
+                standing.wish.level = level.map(Box::from);
+            }
             changed
         });
     }
@@ -215,11 +211,13 @@ impl Drop for Undo<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Step, Wish, Wishes};
+    use super::{MOST_URIS, Step, Wishes};
     use crate::error::UpstreamError;
 
-    fn wish(level: Option<&str>, uris: &[&str]) -> Wish {
-        Wish { level: level.map(Into::into), uris: uris.iter().map(|uri| (*uri).into()).collect() }
+    /// Wants this and nothing else.
+    fn want(wishes: &Wishes, level: Option<&str>, uris: &[&str]) {
+        wishes.hear(level);
+        wishes.0.send_modify(|standing| standing.wish.uris = uris.iter().map(|uri| (*uri).into()).collect());
     }
 
     /// Plays a server that takes everything.
@@ -235,10 +233,10 @@ mod tests {
     #[test]
     fn only_differences_are_sent_and_everything_again_to_another_conversation() {
         let wishes = Wishes::default();
-        wishes.replace(wish(Some("debug"), &["a:1", "a:2"]));
+        want(&wishes, Some("debug"), &["a:1", "a:2"]);
         let all = [Step::Level("debug".into()), Step::Subscribe("a:1".into()), Step::Subscribe("a:2".into())];
         assert_eq!(carry_out(&wishes), all);
-        wishes.replace(wish(Some("info"), &["a:2", "a:3"]));
+        want(&wishes, Some("info"), &["a:2", "a:3"]);
         let differences =
             [Step::Level("info".into()), Step::Unsubscribe("a:1".into()), Step::Subscribe("a:3".into())];
         assert_eq!(carry_out(&wishes), differences);
@@ -250,7 +248,7 @@ mod tests {
     #[test]
     fn what_was_sent_in_an_earlier_conversation_counts_for_nothing() {
         let wishes = Wishes::default();
-        wishes.replace(wish(None, &["a:1"]));
+        want(&wishes, None, &["a:1"]);
         let (turn, step) = wishes.next().unwrap();
         wishes.begin();
         wishes.done(turn, step, Ok(()));
@@ -286,10 +284,10 @@ mod tests {
     #[tokio::test]
     async fn wishes_are_bounded() {
         let wishes = Wishes::default();
-        let many: Vec<String> = (0..2000).map(|n| format!("a:{n:04}")).collect();
+        let many: Vec<String> = (0..MOST_URIS).map(|n| format!("a:{n:04}")).collect();
         let many: Vec<&str> = many.iter().map(String::as_str).collect();
-        wishes.replace(wish(None, &many));
-        assert_eq!(carry_out(&wishes).len(), 1024);
+        want(&wishes, None, &many);
+        assert_eq!(carry_out(&wishes).len(), MOST_URIS);
         assert_eq!(wishes.add("b:1").await, Err(UpstreamError::Busy));
         assert_eq!(wishes.add("a:0001").await, Ok(()), "it is held already");
     }

@@ -46,6 +46,7 @@ pub(crate) struct Refresh {
 struct Inbox {
     pending: Mutex<Pending>,
     rang: Notify,
+    backlog: notices::Backlog,
 }
 
 #[derive(Default)]
@@ -71,6 +72,13 @@ impl Refresh {
                 let inbox = Arc::new(Inbox::default());
                 let key = (Arc::clone(catalog.tenant.name()), Arc::clone(id));
                 inboxes.insert(key, Arc::clone(&inbox));
+                let words = notices::pass_on(
+                    Arc::clone(gateway),
+                    Arc::clone(&catalog),
+                    Arc::clone(id),
+                    Arc::clone(&inbox),
+                );
+                refresh.spawn(words);
                 let reader = Reader::new(gateway, &catalog, id, inbox);
                 refresh.spawn(reader.run());
             }

@@ -40,6 +40,7 @@ fn all() -> Vec<Error> {
         EraError::NoEnvelope("x").into(),
         EraError::VersionHeader.into(),
         EraError::NoMessage("why").into(),
+        EraError::NotAcceptable.into(),
         EraError::NoSuchVerb.into(),
         SessionError::Missing.into(),
         SessionError::Unknown.into(),
@@ -54,6 +55,9 @@ fn all() -> Vec<Error> {
         CatalogError::Cursor.into(),
         LimitError::Concurrency { most: 2, tool: true }.into(),
         LimitError::Concurrency { most: 2, tool: false }.into(),
+        LimitError::Subscriptions { most: 2 }.into(),
+        LimitError::Batch { most: 2, tool: true }.into(),
+        LimitError::Batch { most: 2, tool: false }.into(),
         refused(CheckName::Visibility, Some(Sort::Tool)),
         refused(CheckName::Visibility, Some(Sort::Prompt)),
         refused(CheckName::Visibility, Some(Sort::Resource)),
@@ -107,6 +111,7 @@ fn the_table_is_what_it_was_when_it_was_reviewed() {
         400 "error":{"code":-32602,"message":"`_meta` lacks `x`","data":{"reason":"no_envelope"}}}
         400 "error":{"code":-32020,"message":"`MCP-Protocol-Version` and the body name different revisions","data":{"reason":"header_mismatch"}}}
         400 "error":{"code":-32600,"message":"why","data":{"reason":"not_a_message"}}}
+        406 "error":{"code":-32600,"message":"changes are told on an event stream: accept `text/event-stream`","data":{"reason":"not_acceptable"}}}
         405 "error":{"code":-32600,"message":"this method does not exist in the modern era","data":{"reason":"no_such_verb"}}}
         400 "error":{"code":-32600,"message":"no session: send `initialize` first, then every request with its `Mcp-Session-Id`","data":{"reason":"no_session"}}}
         404 "error":{"code":-32600,"message":"unknown or ended session: start a new one with `initialize`","data":{"reason":"unknown_session"}}}
@@ -121,6 +126,9 @@ fn the_table_is_what_it_was_when_it_was_reviewed() {
         200 "error":{"code":-32602,"message":"unknown cursor","data":{"reason":"unknown_cursor"}}}
         200 "result":{"content":[{"type":"text","text":"too many requests at once (at most 2)"}],"isError":true,"_meta":{"portcullis/error":{"reason":"busy"}}}}
         200 "error":{"code":-32603,"message":"too many requests at once (at most 2)","data":{"reason":"busy"}}}
+        200 "error":{"code":-32603,"message":"too many subscriptions (at most 2)","data":{"reason":"too_many_subscriptions"}}}
+        200 "result":{"content":[{"type":"text","text":"the answers of one batch are together larger than 2 bytes: send the message alone; it may have taken effect"}],"isError":true,"_meta":{"portcullis/error":{"reason":"batch_too_large"}}}}
+        200 "error":{"code":-32603,"message":"the answers of one batch are together larger than 2 bytes: send the message alone; it may have taken effect","data":{"reason":"batch_too_large"}}}
         200 "error":{"code":-32602,"message":"unknown tool `x`","data":{"reason":"unknown_name"}}}
         200 "error":{"code":-32602,"message":"unknown prompt `x`","data":{"reason":"unknown_name"}}}
         200 "error":{"code":-32002,"message":"unknown resource `x`","data":{"reason":"unknown_name","uri":"x"}}}
@@ -145,6 +153,7 @@ fn the_modern_era_differs_where_its_text_says_so() {
     expect![[r#"
         404 "error":{"code":-32601,"message":"unknown method `no/such`","data":{"reason":"unknown_method"}}}
         200 "result":{"resultType":"complete","content":[{"type":"text","text":"too many requests at once (at most 2)"}],"isError":true,"_meta":{"portcullis/error":{"reason":"busy"}}}}
+        200 "result":{"resultType":"complete","content":[{"type":"text","text":"the answers of one batch are together larger than 2 bytes: send the message alone; it may have taken effect"}],"isError":true,"_meta":{"portcullis/error":{"reason":"batch_too_large"}}}}
         200 "error":{"code":-32602,"message":"unknown resource `x`","data":{"reason":"unknown_name","uri":"x"}}}
         200 "result":{"resultType":"complete","content":[{"type":"text","text":"this call is not allowed"}],"isError":true,"_meta":{"portcullis/error":{"reason":"denied"}}}}
         200 "result":{"resultType":"complete","content":[{"type":"text","text":"this call needs an approval, and nobody can be asked"}],"isError":true,"_meta":{"portcullis/error":{"reason":"approval_unavailable"}}}}

@@ -3,15 +3,17 @@
 
 use std::sync::Arc;
 
-use upstream::{Seat, Spec};
+use config::Share;
+use upstream::{Seat, Upstream};
 use wire::{Frame, Pieces};
 
 use super::{Level, level_of, shown};
 use crate::{
-    catalog::Catalog,
+    catalog::{Catalog, Source},
     gateway::Gateway,
     router::{Router, seat, seat_key},
     session::{Session, Sessions},
+    subscriptions::Place,
     visit::Visit,
 };
 
@@ -27,47 +29,54 @@ pub(crate) fn spread_from(router: &Router, sessions: &Sessions, catalog: &Catalo
 /// (spec U-14).
 pub(crate) fn spread(router: &Router, sessions: &Sessions, catalog: &Catalog, seat: &Seat) {
     for upstream in router.pool.of_seat(catalog.tenant.name(), seat) {
-        let concerned = concerned(sessions, catalog, seat, &upstream.spec().id);
-        let most: Option<Level> = concerned.iter().filter_map(|session| session.hearing.wanted()).min();
-        router.subscriptions.want(&catalog.tenant, &upstream, most);
+        let most = wanted(sessions, catalog, &upstream);
+        upstream.want(most.map(Level::word));
+    }
+}
+
+/// How much the sessions want to hear that use this server. Those of a principal are few; of all who share a server only
+/// their number is looked at.
+fn wanted(sessions: &Sessions, catalog: &Catalog, upstream: &Upstream) -> Option<Level> {
+    let (seat, id) = (upstream.seat(), &upstream.spec().id);
+    let source = catalog.sources.get(id)?;
+    match seat {
+        Seat::Shared if source.config.share == Share::Tenant => {
+            let views = catalog.views();
+            let concerned = views.iter().filter(|view| view.upstreams.contains(id));
+            sessions.least(&catalog.tenant, concerned.map(|view| &view.server))
+        }
+        // It feeds the lists, and nobody hears it.
+        Seat::Shared => None,
+        Seat::Principal(_) | Seat::Session(_) => {
+            let place = Place::of(upstream);
+            let concerned = concerned(sessions, catalog, source, &place);
+            concerned.iter().filter_map(|session| session.hearing.wanted()).min()
+        }
     }
 }
 
 /// Passes on what a server logged outside of any request: to the sessions of the one principal it serves. What may be
-/// anybody's is nobody's: it is kept in our own log (spec U-16).
-pub(crate) fn deliver(gateway: &Gateway, spec: &Spec, at: &Seat, message: &Frame) {
-    let Some(level) = level_of(message) else { return };
-    let told = match at {
-        Seat::Shared => false,
-        Seat::Principal(_) | Seat::Session(_) => {
-            let catalog =
-                gateway.catalogs().into_iter().find(|catalog| *catalog.tenant.name() == spec.tenant);
-            let sessions = catalog.map(|catalog| concerned(&gateway.sessions, &catalog, at, &spec.id));
-            let shown = shown(message, &spec.id);
-            shown.zip(sessions).is_some_and(|(shown, sessions)| {
-                let shown = Pieces::one(shown);
-                let hear = sessions.iter().filter(|session| session.hearing.hears(level));
-                hear.filter(|session| session.tell(&shown)).count() > 0
-            })
-        }
+/// anybody's is nobody's (spec U-16). Whether anybody hears it.
+pub(crate) fn deliver(gateway: &Gateway, catalog: &Catalog, at: &Place, message: &Frame) -> bool {
+    let (Some(level), Some(source)) = (level_of(message), catalog.sources.get(&at.upstream)) else {
+        return false;
     };
-    if !told {
-        gateway.metrics.log_message_dropped(&spec.tenant);
-        let data: String = message.param("data").unwrap_or_default().chars().take(200).collect();
-        tracing::debug!(
-            tenant = %spec.tenant, upstream = %spec.id, level = level.word(), data, "logged by the upstream"
-        );
+    let sessions = concerned(&gateway.sessions, catalog, source, at);
+    let hear: Vec<_> = sessions.iter().filter(|session| session.hearing.hears(level, &at.upstream)).collect();
+    if hear.is_empty() {
+        return false;
     }
+    let Some(shown) = shown(message, &source.spec).map(Pieces::one) else { return false };
+    hear.into_iter().filter(|session| session.tell(&shown)).count() > 0
 }
 
-/// The sessions that use this seat of an upstream.
-fn concerned(sessions: &Sessions, catalog: &Catalog, at: &Seat, upstream: &str) -> Vec<Arc<Session>> {
-    let Some(source) = catalog.sources.get(upstream) else { return Vec::new() };
-    let share = source.config.share;
-    sessions.of_tenant(&catalog.tenant, |session| {
-        seat(share, &Visit::Within(Arc::clone(session))) == *at
-            && catalog
-                .view(&session.server)
-                .is_some_and(|view| view.upstreams.iter().any(|id| **id == *upstream))
-    })
+/// The sessions that this server serves and no other of their principal's does.
+fn concerned(sessions: &Sessions, catalog: &Catalog, source: &Source, at: &Place) -> Vec<Arc<Session>> {
+    let mut all = sessions.of_seat(&catalog.tenant, &at.seat);
+    all.retain(|session| {
+        seat(source.config.share, &Visit::Within(Arc::clone(session))) == at.seat
+            && session.offers.get(session.client(), session.revision, source.reach).declared() == at.declared
+            && catalog.view(&session.server).is_some_and(|view| view.upstreams.contains(&at.upstream))
+    });
+    all
 }

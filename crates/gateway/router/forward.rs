@@ -337,7 +337,7 @@ async fn hear(
                     if !talk.is_waiting() {
                         exchange.resume();
                     }
-                    if let Some(message) = ear.hear(&said, &spec.id) {
+                    if let Some(message) = ear.hear(&said, spec) {
                         lane.outbox.say(Pieces::one(message));
                     }
                 }

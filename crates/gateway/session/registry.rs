@@ -1,7 +1,6 @@
 //! All sessions: found by id, bound to their owner, ended when old.
 
 use std::{
-    collections::HashMap,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -12,10 +11,20 @@ use std::{
 use admission::{Principal, TenantId};
 use tokio::sync::mpsc;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use upstream::Seat;
 use wire::{Frame, Kind, Method, Revision};
 
-use super::{Session, event::Stamp, room::Rooms, store::Store};
-use crate::{arrival::Head, authn::Authn, error::SessionError, telemetry::Metrics, visit::Visit};
+use super::{
+    Session,
+    event::Stamp,
+    lock,
+    roll::{Full, Roll, Seated},
+    room::Rooms,
+    store::Store,
+};
+use crate::{
+    arrival::Head, authn::Authn, error::SessionError, logging::Level, telemetry::Metrics, visit::Visit,
+};
 
 /// Sessions there may be, whoever opened them. Anonymous clients have no principal of their own to
 /// count by before they have a session, so this is the bound that always holds.
@@ -39,6 +48,7 @@ pub(crate) struct SessionLimits {
 /// The registry.
 pub(crate) struct Sessions {
     open: papaya::HashMap<Arc<str>, Arc<Session>>,
+    roll: Arc<Roll>,
     limits: SessionLimits,
     draining: AtomicBool,
     rooms: Rooms,
@@ -61,6 +71,7 @@ impl Sessions {
     ) -> Sessions {
         Sessions {
             open: papaya::HashMap::new(),
+            roll: Arc::default(),
             limits,
             draining: AtomicBool::new(false),
             rooms: Rooms::default(),
@@ -122,12 +133,6 @@ impl Sessions {
         let revision = Revision::parse(&wanted)
             .filter(|revision| revision.era() == wire::Era::Legacy)
             .unwrap_or(Revision::LATEST_LEGACY);
-        if self.of_principal(asker) >= self.limits.per_principal {
-            return Err(SessionError::TooMany);
-        }
-        if self.open.len() >= SESSIONS && !self.end_most_silent() {
-            return Err(SessionError::TooMany);
-        }
         let mut random = [0; 24];
         getrandom::fill(&mut random).map_err(|_| SessionError::TooMany)?;
         let id: Arc<str> = hex::encode(random).into();
@@ -135,42 +140,39 @@ impl Sessions {
             true => authn.in_session(asker, &name(&id)),
             false => Arc::clone(asker),
         };
+        let place = self.place(&principal)?;
         let declared = frame.param("capabilities");
         let client = declared.filter(|raw| raw.starts_with('{') && raw.len() <= CAPABILITIES).unwrap_or("{}");
         let stamp = Stamp::new().map_err(|_| SessionError::TooMany)?;
         let store = Store::new(self.rooms.of(&principal.tenant), stamp);
-        Ok(Arc::new(Session::new(id, principal, Arc::clone(server), (revision, client), store)))
+        let session = Session::new(id, principal, Arc::clone(server), (revision, client), store);
+        *lock(&session.place) = Some(place);
+        Ok(Arc::new(session))
+    }
+
+    /// A place for one more session of this principal. An anonymous one is a principal of its own.
+    fn place(&self, principal: &Principal) -> Result<Seated, SessionError> {
+        let bounds = (self.limits.per_principal, SESSIONS);
+        let taken = match self.roll.take(principal, bounds) {
+            Err(Full::All) if self.end_most_silent() => self.roll.take(principal, bounds),
+            taken => taken,
+        };
+        taken.map_err(|_| SessionError::TooMany)
     }
 
     /// Makes room when there is none: the tenant with the most sessions gives the one that was silent longest,
     /// so that nobody's flood costs another tenant a session.
     fn end_most_silent(&self) -> bool {
-        let open = self.open.pin();
-        let mut owned: HashMap<&TenantId, usize> = HashMap::new();
-        for session in open.values() {
-            *owned.entry(&session.principal.tenant).or_default() += 1;
-        }
-        let Some(greedy) = owned.into_iter().max_by_key(|(_, sessions)| *sessions).map(|(tenant, _)| tenant)
-        else {
-            return false;
-        };
-        let idle = open.values().filter(|session| session.principal.tenant == *greedy && !session.is_busy());
-        let Some(silent) = idle.max_by_key(|session| session.silence()).cloned() else { return false };
+        let idle = self.roll.of_greediest().into_iter().filter(|session| !session.is_busy());
+        let Some(silent) = idle.max_by_key(|session| session.silence()) else { return false };
         self.end(&silent);
         true
-    }
-
-    fn of_principal(&self, asker: &Principal) -> usize {
-        if asker.issuer.is_empty() {
-            return 0;
-        }
-        let open = self.open.pin();
-        open.values().filter(|session| is_same(&session.principal, asker)).count()
     }
 
     /// Makes a drafted session real.
     pub(crate) fn open(&self, session: &Arc<Session>) {
         self.metrics.sessions(1);
+        self.roll.enter(session);
         self.open.pin().insert(Arc::clone(&session.id), Arc::clone(session));
     }
 
@@ -180,6 +182,7 @@ impl Sessions {
             return;
         }
         self.metrics.sessions(-1);
+        self.roll.leave(session);
         session.end();
         // The reader ends only after the last session.
         let _ = self.ended.send(Arc::clone(session));
@@ -202,22 +205,32 @@ impl Sessions {
 
     /// Tells every session at a virtual server which lists changed.
     pub(crate) fn announce(&self, tenant: &TenantId, server: &str, version: impl Fn(Kind) -> u64) {
-        let open = self.open.pin();
-        let concerned =
-            open.values().filter(|session| session.principal.tenant == *tenant && *session.server == *server);
-        for session in concerned {
+        for session in self.roll.at(tenant, server) {
             session.announce(&version);
         }
     }
 
-    /// The sessions of a tenant that are such.
-    pub(crate) fn of_tenant(
+    /// The sessions that a seat of servers serves; none for one that serves whoever comes.
+    pub(crate) fn of_seat(&self, tenant: &TenantId, seat: &Seat) -> Vec<Arc<Session>> {
+        match seat {
+            Seat::Shared => Vec::new(),
+            Seat::Principal(owner) => self.roll.of_owner(tenant, owner),
+            Seat::Session(name) => self.roll.named(tenant, name).into_iter().collect(),
+        }
+    }
+
+    /// A session wants to hear from this level on.
+    pub(crate) fn want(&self, session: &Session, level: Level) {
+        self.roll.want(session, level);
+    }
+
+    /// The least severe level that a session at one of these virtual servers has asked for.
+    pub(crate) fn least<'a>(
         &self,
         tenant: &TenantId,
-        are: impl Fn(&Arc<Session>) -> bool,
-    ) -> Vec<Arc<Session>> {
-        let open = self.open.pin();
-        open.values().filter(|session| session.principal.tenant == *tenant && are(session)).cloned().collect()
+        servers: impl Iterator<Item = &'a Arc<str>>,
+    ) -> Option<Level> {
+        self.roll.least(tenant, servers)
     }
 
     /// No new sessions from now on; open streams end, running requests may finish.

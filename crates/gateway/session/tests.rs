@@ -13,16 +13,25 @@ const LATEST: Revision = Revision::R2025_11_25;
 
 /// A session of nobody in particular, whose tenant keeps so many bytes.
 fn session_with(revision: Revision, bytes: usize) -> Arc<Session> {
+    Arc::new(made("ada", "id", revision, bytes))
+}
+
+/// One of this principal.
+pub(super) fn session_of(subject: &str, id: &str) -> Arc<Session> {
+    Arc::new(made(subject, id, LATEST, 0))
+}
+
+fn made(subject: &str, id: &str, revision: Revision, bytes: usize) -> Session {
     let principal = Principal {
         tenant: admission::TenantId::new("acme".into()),
         issuer: Box::default(),
-        subject: "ada".into(),
+        subject: subject.into(),
         groups: Box::default(),
         scopes: Box::default(),
         credential: Box::default(),
     };
     let store = Store::new(Room::new(bytes), Stamp::new().unwrap());
-    Arc::new(Session::new("id".into(), Arc::new(principal), "default".into(), (revision, "{}"), store))
+    Session::new(id.into(), Arc::new(principal), "default".into(), (revision, "{}"), store)
 }
 
 /// The same with room enough.

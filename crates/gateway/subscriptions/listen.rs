@@ -63,6 +63,9 @@ pub(crate) async fn listen(
     lane: Lane,
 ) -> Result<Answered, Error> {
     let (Some(id), Some(asker)) = (call.frame.id(), &lane.asker) else { return Ok(Answered::Accepted) };
+    if !asker.accepts_events {
+        return Err(EraError::NotAcceptable.into()); // spec H-04
+    }
     let wanted = Wanted::read(&call.frame)?;
     if wanted.tasks && !has_tasks(&call.frame) {
         return Err(CatalogError::Undeclared(TASKS).into()); // spec U-29
@@ -71,12 +74,8 @@ pub(crate) async fn listen(
     let _stream = all.listens.open(&call.principal).ok_or(SessionError::TooManyStreams)?;
     // Before anything is known of the lists, so that no change of them is missed.
     let turns = context.catalog.turns();
-    let party = Arc::new(Party {
-        who: Who::Listen(all.number()),
-        principal: Arc::clone(&call.principal),
-        server: Arc::clone(&context.view.server),
-        mouth: Mouth::Listen(Arc::new(Mailbox::new(id.raw()))),
-    });
+    let mouth = Mouth::Listen(Arc::new(Mailbox::new(id.raw())));
+    let party = Party::new(Who::Listen(all.number()), call, &context.view.server, mouth);
     let _follows = Follows { all, party: &party };
     let uris = follow(router, call, context, (&wanted, &party)).await;
     let lists: Vec<_> = LISTS
@@ -87,8 +86,8 @@ pub(crate) async fn listen(
         .collect();
     let acknowledged = Pieces::one(acknowledgement(id, &lists, &uris));
     if !lane.outbox.put(acknowledged) {
-        let why = "changes are told on an event stream, which this client does not take";
-        return Err(EraError::NoMessage(why).into());
+        // It has gone meanwhile.
+        return Ok(Answered::GivenUp);
     }
     if let Mouth::Listen(mailbox) = &party.mouth {
         let known = Kind::ALL.map(|kind| context.view.list(kind).version);

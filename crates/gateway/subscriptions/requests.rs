@@ -27,7 +27,7 @@ pub(crate) async fn serve(
     };
     match (call.method, &call.target) {
         (Method::SetLevel, _) => {
-            logging::set_level(session, &call.frame)?;
+            logging::set_level(sessions, session, &call.frame)?;
             logging::spread_from(router, sessions, &context.catalog, session);
         }
         (Method::ResourcesSubscribe, Target::Thing(thing)) => {
@@ -55,12 +55,8 @@ async fn subscribe(
     session: &Arc<Session>,
 ) -> Result<(), Error> {
     let upstream = router.upstream(thing, context).map_err(|why| failed(call, thing, why))?;
-    let party = Arc::new(Party {
-        who: Who::Session(Arc::clone(&session.name)),
-        principal: Arc::clone(&call.principal),
-        server: Arc::clone(&context.view.server),
-        mouth: Mouth::Session(Arc::clone(session)),
-    });
+    let who = Who::Session(Arc::clone(&session.name));
+    let party = Party::new(who, call, &context.view.server, Mouth::Session(Arc::clone(session)));
     let followed = router.subscriptions.follow(&upstream, &thing.native, &party, AGREED).await;
     // Whoever cleans up after a session may have done so a moment before it began to follow this.
     if session.ended().is_cancelled() {
@@ -68,6 +64,7 @@ async fn subscribe(
     }
     followed.map_err(|why| match why {
         SubscribeError::NotOffered => CatalogError::Subscription(thing.exposed.clone()).into(), // spec R-08
+        SubscribeError::TooLong => CatalogError::Parameter("uri").into(),
         SubscribeError::TooMany { most } => LimitError::Subscriptions { most }.into(),
         SubscribeError::Upstream(why) => failed(call, thing, why),
     })

@@ -9,12 +9,14 @@ use std::{
 };
 
 use tokio::sync::watch;
-use upstream::Seat;
+use upstream::{Declared, Seat};
 
 use super::{Party, SubscribeError, Who};
 
 /// Resources that one follower may follow.
 pub(super) const PER_FOLLOWER: usize = 256;
+/// Resources that all followers of one principal may follow.
+const PER_PRINCIPAL: usize = 2048;
 /// Resources that all followers of a tenant may follow.
 const PER_TENANT: usize = 16_384;
 /// The longest URI that may be followed, in bytes.
@@ -29,11 +31,13 @@ pub(super) struct Topic {
     pub(super) uri: Arc<str>,
 }
 
-/// One seat of one upstream.
+/// One process of one upstream, or one conversation with it: a seat has one for each set of capabilities that is declared, and
+/// what one of them tells is told to its own followers only (spec R-06, X-02).
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Place {
-    pub(super) seat: Seat,
-    pub(super) upstream: Arc<str>,
+pub(crate) struct Place {
+    pub(crate) seat: Seat,
+    pub(crate) declared: Declared,
+    pub(crate) upstream: Arc<str>,
 }
 
 /// How a subscription at a server ended, or that it began; none while that is not known.
@@ -43,6 +47,8 @@ pub(super) type Outcome = Option<Result<(), SubscribeError>>;
 pub(super) struct Table<U> {
     topics: HashMap<Place, HashMap<Arc<str>, Following<U>>>,
     followed: HashMap<Who, HashSet<Topic>>,
+    /// How many each principal follows, by its name; none that follows nothing.
+    owned: HashMap<Arc<str>, usize>,
     size: usize,
     due: Vec<Topic>,
 }
@@ -83,7 +89,8 @@ pub(super) enum Errand {
 
 impl<U> Default for Table<U> {
     fn default() -> Table<U> {
-        Table { topics: HashMap::new(), followed: HashMap::new(), size: 0, due: Vec::new() }
+        let (topics, followed, owned) = (HashMap::new(), HashMap::new(), HashMap::new());
+        Table { topics, followed, owned, size: 0, due: Vec::new() }
     }
 }
 
@@ -91,17 +98,24 @@ impl<U: Clone> Table<U> {
     /// Adds a follower, and returns where it learns whether the server agreed.
     ///
     /// # Errors
-    /// `TooMany` above a bound.
+    /// `TooMany` above a bound, `TooLong` for a URI that is.
     pub(super) fn join(
         &mut self,
         topic: &Topic,
         upstream: &U,
         party: &Arc<Party>,
     ) -> Result<watch::Receiver<Outcome>, SubscribeError> {
-        let followed = self.followed.get(&party.who).map_or(0, HashSet::len);
-        let most = if followed >= PER_FOLLOWER { PER_FOLLOWER } else { PER_TENANT };
-        if followed >= PER_FOLLOWER || self.size >= PER_TENANT || topic.uri.len() > LONGEST_URI {
-            return Err(SubscribeError::TooMany { most });
+        if topic.uri.len() > LONGEST_URI {
+            return Err(SubscribeError::TooLong);
+        }
+        let followed = self.followed.get(&party.who);
+        if !followed.is_some_and(|followed| followed.contains(topic)) {
+            let followed = followed.map_or(0, HashSet::len);
+            let owned = self.owned.get(&party.owner).copied().unwrap_or_default();
+            let bounds = [(followed, PER_FOLLOWER), (owned, PER_PRINCIPAL), (self.size, PER_TENANT)];
+            if let Some((_, most)) = bounds.into_iter().find(|(many, most)| many >= most) {
+                return Err(SubscribeError::TooMany { most });
+            }
         }
         let uris = self.topics.entry(topic.place.clone()).or_default();
         let following = uris.entry(Arc::clone(&topic.uri)).or_insert_with(|| {
@@ -115,6 +129,7 @@ impl<U: Clone> Table<U> {
         });
         if following.parties.insert(party.who.clone(), Arc::clone(party)).is_none() {
             self.size += 1;
+            *self.owned.entry(Arc::clone(&party.owner)).or_default() += 1;
         }
         self.followed.entry(party.who.clone()).or_default().insert(topic.clone());
         Ok(following.outcome.subscribe())
@@ -140,10 +155,16 @@ impl<U: Clone> Table<U> {
 
     fn take_out(&mut self, topic: &Topic, who: &Who) {
         let Some(following) = self.following(topic) else { return };
-        let (gone, empty) = (following.parties.remove(who).is_some(), following.parties.is_empty());
+        let (gone, empty) = (following.parties.remove(who), following.parties.is_empty());
         let stage = following.stage;
-        if gone {
+        if let Some(party) = gone {
             self.size -= 1;
+            if let Some(owned) = self.owned.get_mut(&party.owner) {
+                *owned -= 1;
+                if *owned == 0 {
+                    self.owned.remove(&party.owner);
+                }
+            }
         }
         match stage {
             // Nothing was said yet, so there is nothing to take back.
@@ -217,13 +238,6 @@ impl<U: Clone> Table<U> {
         parties.into_values().cloned().collect()
     }
 
-    /// What a seat's server is to hold, whatever becomes of its process.
-    pub(super) fn wanted(&self, place: &Place) -> impl Iterator<Item = &Arc<str>> {
-        let uris = self.topics.get(place).into_iter().flatten();
-        uris.filter(|(_, following)| matches!(following.stage, Stage::Opening | Stage::Open))
-            .map(|(uri, _)| uri)
-    }
-
     #[cfg(test)]
     fn is_empty(&self) -> bool {
         self.topics.is_empty()
@@ -253,10 +267,11 @@ fn ancestors(uri: &str) -> impl Iterator<Item = &str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::subscriptions::party;
+    use crate::subscriptions::{party, party_of};
 
     fn topic(uri: &str) -> Topic {
-        Topic { place: Place { seat: Seat::Shared, upstream: "alpha".into() }, uri: uri.into() }
+        let declared = Declared::nothing();
+        Topic { place: Place { seat: Seat::Shared, declared, upstream: "alpha".into() }, uri: uri.into() }
     }
 
     /// What would be said to the server now.
@@ -369,7 +384,9 @@ mod tests {
         ] {
             assert_eq!(table.concerned(&place, uri).len(), told, "{uri}");
         }
-        let other = Place { seat: Seat::Principal("p".into()), upstream: "alpha".into() };
+        let other = Place { seat: Seat::Principal("p".into()), ..place.clone() };
+        assert!(table.concerned(&other, "mem:///d").is_empty());
+        let other = Place { declared: Declared::of(r#"{"roots":{}}"#), ..place };
         assert!(table.concerned(&other, "mem:///d").is_empty());
     }
 
@@ -382,9 +399,26 @@ mod tests {
         }
         let refused = table.join(&topic("mem://more"), &(), &one);
         assert!(matches!(refused, Err(SubscribeError::TooMany { most: PER_FOLLOWER })));
+        assert!(table.join(&topic("mem://0"), &(), &one).is_ok(), "it follows that already");
         assert!(table.join(&topic("mem://more"), &(), &party(2)).is_ok());
-        assert!(table.join(&topic(&"x".repeat(LONGEST_URI + 1)), &(), &party(3)).is_err());
+        let long = table.join(&topic(&"x".repeat(LONGEST_URI + 1)), &(), &party(3));
+        assert!(matches!(long, Err(SubscribeError::TooLong)));
         table.leave_all(&one.who);
         assert_eq!(table.size, 1);
+    }
+
+    #[test]
+    fn one_principal_follows_no_more_than_the_bound_by_however_many_followers() {
+        let mut table = Table::default();
+        let followers: Vec<_> = (0..=PER_PRINCIPAL / PER_FOLLOWER).map(|n| party(n as u64)).collect();
+        let joined = followers.iter().flat_map(|one| (0..PER_FOLLOWER).map(move |n| (one, n)));
+        let refused: Vec<_> =
+            joined.filter_map(|(one, n)| table.join(&topic(&format!("mem://{n}")), &(), one).err()).collect();
+        assert_eq!(refused, vec![SubscribeError::TooMany { most: PER_PRINCIPAL }; PER_FOLLOWER]);
+        let other = party_of("other", 9999);
+        assert!(table.join(&topic("mem://0"), &(), &other).is_ok());
+        followers.iter().for_each(|one| table.leave_all(&one.who));
+        assert_eq!((table.size, table.owned.len()), (1, 1));
+        assert!(table.join(&topic("mem://0"), &(), &followers[0]).is_ok());
     }
 }

@@ -4,33 +4,33 @@ use std::borrow::Cow;
 
 use admission::{Call, Decision, Sort, Target};
 use bytes::Bytes;
-use tokio::time::Instant;
-use upstream::{Seat, Spec};
+use tokio::{task::consume_budget, time::Instant};
 use wire::{Change, Frame, Method, Pieces, code, meta};
 
 use super::{Mouth, Party, Place};
-use crate::{catalog::View, gateway::Gateway};
+use crate::{
+    catalog::{Catalog, View},
+    gateway::Gateway,
+};
 
-/// The largest notification of a change that is passed on, in bytes.
-const LARGEST: usize = 64 * 1024;
-
-/// Tells the followers of a resource that it has changed, under the URI that each knows (spec R-07).
-pub(crate) fn updated(gateway: &Gateway, spec: &Spec, seat: &Seat, said: &Frame) {
-    let Some(uri) = said.param_text("uri").filter(|_| said.bytes().len() <= LARGEST) else { return };
-    let place = Place { seat: seat.clone(), upstream: spec.id.clone() };
-    let snapshot = gateway.snapshot.load();
-    let Some(catalog) = snapshot.catalogs.values().find(|catalog| *catalog.tenant.name() == spec.tenant)
-    else {
-        return;
-    };
-    let concerned =
-        gateway.router.subscriptions.table(&catalog.tenant, |table| table.concerned(&place, &uri));
+/// Tells the followers of a resource that it has changed, under the URI that each knows (spec R-07). They may be many:
+/// others get their turn meanwhile.
+pub(crate) async fn updated(
+    gateway: &Gateway,
+    catalog: &Catalog,
+    place: &Place,
+    (uri, said): (&str, &Frame),
+) {
+    let snapshot = gateway.snapshot.load_full();
+    let concerned = gateway.router.subscriptions.table(&catalog.tenant, |table| table.concerned(place, uri));
     for party in concerned {
-        let Some(view) = catalog.view(&party.server) else { continue };
-        let exposed = view.uri(&spec.id, &uri);
-        if may_hear(&snapshot.checks, &view, &party, &exposed, said) {
-            party.tell(&exposed, said);
+        if let Some(view) = catalog.view(&party.server) {
+            let exposed = view.uri(&place.upstream, uri);
+            if may_hear(&snapshot.checks, &view, &party, &exposed, said) {
+                party.tell(&exposed, said);
+            }
         }
+        consume_budget().await;
     }
 }
 

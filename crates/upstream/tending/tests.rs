@@ -1,7 +1,7 @@
 //! Tests: wishes of a process: told again to the next one, and one request to listen at a time.
 
 use crate::scripted::{CALM, LONG, Scripted, ask};
-use crate::{Declared, Seat, UpstreamError, What, Wish};
+use crate::{Declared, Seat, UpstreamError, What};
 use tokio::time::timeout;
 
 async fn notified(scripted: &mut Scripted) -> String {
@@ -25,8 +25,10 @@ serve(on)",
     );
     let upstream = scripted.start_for(Seat::Principal("ann".into()), Declared::nothing());
     upstream.connection().await.unwrap();
-    upstream.want(Wish { level: Some("error".into()), uris: ["a:1".into()].into() });
-    timeout(LONG, upstream.subscribe("a:2")).await.unwrap().unwrap();
+    upstream.want(Some("error"));
+    for uri in ["a:1", "a:2"] {
+        timeout(LONG, upstream.subscribe(uri)).await.unwrap().unwrap();
+    }
     let connection = upstream.connection().await.unwrap();
     let mut dying = ask(&connection, "die", "{}", CALM);
     assert!(matches!(dying.next().await, crate::Incoming::Failed(UpstreamError::Exited { sent: true, .. })));

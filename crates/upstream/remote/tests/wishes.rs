@@ -1,8 +1,8 @@
 //! Tests: what is wished of a legacy server, in every session it gives us (spec H-15, U-14, R-06).
 
+use crate::UpstreamError;
 use crate::fake::{Asked, Fake, Reply, Turn, empty, in_session, message, ready, text};
 use crate::scripted::{LONG, call};
-use crate::{UpstreamError, Wish};
 use futures_util::future::BoxFuture;
 use serde_json::{Value, json};
 use std::sync::{Arc, Mutex};
@@ -69,9 +69,11 @@ async fn a_new_session_holds_what_the_old_one_held_before_the_call_goes_again() 
     let (fake, current) = followed().await;
     let upstream = fake.start();
     let connection = upstream.connection().await.unwrap();
-    upstream.want(Wish { level: Some("debug".into()), uris: ["a:1".into(), "a:2".into()].into() });
-    fake.until("POST", "resources/subscribe", 2).await;
-    timeout(LONG, upstream.subscribe("a:2")).await.unwrap().unwrap();
+    upstream.want(Some("debug"));
+    fake.until("POST", "logging/setLevel", 1).await;
+    for uri in ["a:1", "a:2", "a:2"] {
+        timeout(LONG, upstream.subscribe(uri)).await.unwrap().unwrap();
+    }
     current.lock().unwrap().clear();
     assert_eq!(call(&connection, "tools/call", "ok").await, "1");
     upstream.stop().await;
@@ -84,7 +86,7 @@ async fn a_new_session_holds_what_the_old_one_held_before_the_call_goes_again() 
 async fn a_server_that_never_promised_it_is_not_asked() {
     let fake = Fake::new(crate::fake::legacy(crate::fake::fine)).await;
     let upstream = fake.start();
-    upstream.want(Wish { level: Some("debug".into()), ..Wish::default() });
+    upstream.want(Some("debug"));
     let refused = timeout(LONG, upstream.subscribe("a:1")).await.unwrap();
     assert_eq!(refused, Err(UpstreamError::incompatible("its resources cannot be followed")));
     upstream.stop().await;
