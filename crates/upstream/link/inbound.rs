@@ -124,6 +124,9 @@ impl Link {
         let id = frame.id().cloned();
         let cause = match self.behalf.behind {
             Behind::Many => None,
+            // Some servers ask by the stream beside all requests. As where there is one stream only, that is not more than a single
+            // call can have caused.
+            Behind::One(_) if way == Way::Beside => self.cause(Way::Common),
             Behind::One(_) => self.cause(way),
         };
         let taken = match cause {

@@ -78,7 +78,25 @@ async fn each_question_belongs_to_the_request_whose_stream_it_came_by() {
 }
 
 #[tokio::test]
-async fn a_question_beside_all_requests_or_on_a_shared_seat_belongs_to_none() {
+async fn a_question_beside_all_requests_belongs_to_the_only_one() {
+    let (fake, mut opened) = asking().await;
+    let upstream = fake.start_for(ann(), Declared::of(r#"{"elicitation":{}}"#));
+    let connection = upstream.connection().await.unwrap();
+    let (_, beside) = timeout(LONG, opened.recv()).await.unwrap().unwrap();
+    let mut exchange = ask(&connection, "tools/call", "{}", CALM);
+    let _pen = meanwhile(&mut exchange, opened.recv()).await.unwrap();
+    let note =
+        json!({"jsonrpc": "2.0", "method": "notifications/message", "params": {"level": "info", "data": 1}});
+    beside.send(event(&note).into()).unwrap();
+    beside.send(event(&question("beside")).into()).unwrap();
+    let Incoming::Question(frame) = exchange.next().await else { panic!("only questions need a cause") };
+    assert_eq!(frame.param_text("message").as_deref(), Some("beside"));
+    drop((exchange, connection));
+    upstream.stop().await;
+}
+
+#[tokio::test]
+async fn a_question_beside_several_requests_or_on_a_shared_seat_belongs_to_none() {
     for seat in [ann(), Seat::Shared] {
         let (mut fake, mut opened) = asking().await;
         let upstream = fake.start_for(seat.clone(), Declared::of(r#"{"elicitation":{}}"#));
@@ -86,6 +104,7 @@ async fn a_question_beside_all_requests_or_on_a_shared_seat_belongs_to_none() {
         let (_, beside) = timeout(LONG, opened.recv()).await.unwrap().unwrap();
         let mut exchange = ask(&connection, "tools/call", "{}", CALM);
         let (_, pen) = meanwhile(&mut exchange, opened.recv()).await.unwrap();
+        let _other = (seat != Seat::Shared).then(|| ask(&connection, "tools/call", "{}", CALM));
         let wrong = if seat == Seat::Shared { &pen } else { &beside };
         wrong.send(event(&question("lost")).into()).unwrap();
         let notice = async {
