@@ -90,7 +90,7 @@ impl Running {
     /// Makes the answer an event stream, which begins with what was taken already, and gives the request a task of its
     /// own: from here on it goes on however slow its reader is.
     pub fn begin(mut self, first: Option<Out>) -> Following {
-        if let Some(first) = first {
+        if let Some(first) = first.filter(|first| !first.message.is_empty()) {
             self.outbox.waiting().messages.push_front(first);
         }
         let kept = match &self.bond {
@@ -202,7 +202,13 @@ impl Following {
     pub async fn next_event(&mut self) -> Option<Pieces> {
         match &mut self.0 {
             Source::Live(running) => {
-                let out = running.next().await?;
+                // What has no words only made the stream begin.
+                let out = loop {
+                    let out = running.next().await?;
+                    if !out.message.is_empty() {
+                        break out;
+                    }
+                };
                 if out.last {
                     self.0 = Source::Ended;
                 }
@@ -265,6 +271,17 @@ impl Outbox {
         self.push(message, DEPTH + QUESTIONS, Stream::put)
     }
 
+    /// Makes the answer an event stream: it will take longer than a client should wait for a head, and one that can come
+    /// back to a stream is told how (spec H-23).
+    pub(crate) fn begin(&self) {
+        let mut waiting = self.waiting();
+        if matches!(waiting.reach, Reach::Connection) && waiting.messages.is_empty() {
+            waiting.messages.push_back(Out { message: Pieces::default(), last: false, status: 200 });
+            drop(waiting);
+            self.arrived.wake();
+        }
+    }
+
     /// Whether what is said goes to a stream by now.
     pub(crate) fn has_stream(&self) -> bool {
         matches!(self.waiting().reach, Reach::Stream(_))
@@ -289,7 +306,10 @@ impl Outbox {
     fn move_to(&self, stream: &Arc<Stream>) {
         let mut waiting = self.waiting();
         for out in mem::take(&mut waiting.messages) {
-            stream.put(out.message);
+            // Without words it only made the stream begin.
+            if !out.message.is_empty() {
+                stream.put(out.message);
+            }
         }
         waiting.reach = Reach::Stream(Arc::clone(stream));
     }

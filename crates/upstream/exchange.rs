@@ -22,6 +22,8 @@ pub enum Incoming {
     Question(Frame),
     /// Another notification that belongs to it.
     Told(Frame),
+    /// Its stream ended before the answer, and the server will be asked again later (spec H-24).
+    Later,
     /// The answer, with our id in it. The last thing. Parts of a list may be malformed: [`Frame::is_strict`].
     Answer(Frame),
     /// There will be no answer. The last thing.
@@ -117,6 +119,15 @@ impl Slot {
         inner.waiting.push_back(Incoming::Told(frame));
         wake(inner);
         Taken::Yes
+    }
+
+    /// The answer will take another stream. Told once before it is taken.
+    pub(crate) fn postpone(&self) {
+        let mut inner = self.inner();
+        if !inner.waiting.iter().any(|waiting| matches!(waiting, Incoming::Later)) {
+            inner.waiting.push_back(Incoming::Later);
+            wake(inner);
+        }
     }
 
     /// A request of the server; it has no answer until [`Exchange::reply`].
@@ -290,7 +301,7 @@ impl Exchange {
                     self.deadline = self.latest.min(now + self.wait.first);
                     return Poll::Ready(alive);
                 }
-                Some(told @ Incoming::Told(_)) => return Poll::Ready(told),
+                Some(told @ (Incoming::Told(_) | Incoming::Later)) => return Poll::Ready(told),
                 Some(last) => {
                     self.over = true;
                     self.let_go();

@@ -393,6 +393,7 @@ async fn verdict(check: &mut Option<Check>, link: &Link) -> Result<(), Fault> {
         | Incoming::Progress(_)
         | Incoming::Question(_)
         | Incoming::Told(_)
+        | Incoming::Later
         | Incoming::Failed(_) => Ok(()),
     }
 }

@@ -305,6 +305,14 @@ impl Link {
         self.doubt.notified().await;
     }
 
+    /// The stream of a request ended before the answer, which will be fetched by another.
+    pub(crate) fn postpone(&self, number: u64) {
+        let slot = self.pending().slots.get(&number).map(|open| Arc::clone(&open.slot));
+        if let Some(slot) = slot {
+            slot.postpone();
+        }
+    }
+
     /// A number for a request that is not sent through the queue.
     pub(crate) fn number(&self) -> u64 {
         self.next.fetch_add(1, Ordering::Relaxed)

@@ -136,7 +136,9 @@ fn discover(link: &Arc<Link>, spec: &Spec) -> Result<Exchange, Refused> {
 fn heard(incoming: Incoming, spec: &Spec) -> Result<Era, Refused> {
     match incoming {
         Incoming::Answer(frame) => Ok(hello::era(&frame, spec.modern)),
-        Incoming::Progress(_) | Incoming::Question(_) | Incoming::Told(_) => Ok(Era::Legacy),
+        Incoming::Progress(_) | Incoming::Question(_) | Incoming::Told(_) | Incoming::Later => {
+            Ok(Era::Legacy)
+        }
         Incoming::Failed(UpstreamError::Exited { .. } | UpstreamError::NotRunning { .. }) => {
             Err(Refused::Gone)
         }
@@ -156,7 +158,7 @@ pub(crate) async fn greet(greeting: &mut Exchange) -> Result<Facts, UpstreamErro
     match greeting.next().await {
         Incoming::Answer(frame) => hello::initialized(&frame),
         Incoming::Failed(error) => Err(error),
-        Incoming::Progress(_) | Incoming::Question(_) | Incoming::Told(_) => {
+        Incoming::Progress(_) | Incoming::Question(_) | Incoming::Told(_) | Incoming::Later => {
             Err(UpstreamError::garbled("something else than an answer to initialize"))
         }
     }

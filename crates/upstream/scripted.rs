@@ -185,7 +185,7 @@ pub(crate) async fn meanwhile<T>(exchange: &mut Exchange, event: impl Future<Out
 pub(crate) async fn answer(exchange: &mut Exchange) -> Result<Frame, crate::UpstreamError> {
     loop {
         match exchange.next().await {
-            Incoming::Progress(_) | Incoming::Question(_) | Incoming::Told(_) => {}
+            Incoming::Progress(_) | Incoming::Question(_) | Incoming::Told(_) | Incoming::Later => {}
             Incoming::Answer(frame) => return Ok(frame),
             Incoming::Failed(error) => return Err(error),
         }

@@ -59,7 +59,7 @@ async fn tell(link: &Arc<Link>, facts: &Facts, step: &Step) -> Result<(), Upstre
         match exchange.next().await {
             Incoming::Answer(answer) => return refusal(&answer),
             Incoming::Failed(error) => return Err(error),
-            Incoming::Progress(_) | Incoming::Question(_) | Incoming::Told(_) => {}
+            Incoming::Progress(_) | Incoming::Question(_) | Incoming::Told(_) | Incoming::Later => {}
         }
     }
 }

@@ -354,7 +354,8 @@ async fn read_page(
         match exchange.next().await {
             upstream::Incoming::Progress(_)
             | upstream::Incoming::Question(_)
-            | upstream::Incoming::Told(_) => (),
+            | upstream::Incoming::Told(_)
+            | upstream::Incoming::Later => (),
             upstream::Incoming::Failed(error) => return Err(error.to_string()),
             upstream::Incoming::Answer(answer) if answer.error().is_some() => {
                 let code = answer.error_member("code").unwrap_or_default();

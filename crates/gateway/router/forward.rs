@@ -341,6 +341,7 @@ async fn hear(
                         lane.outbox.say(Pieces::one(message));
                     }
                 }
+                Incoming::Later => lane.outbox.begin(),
                 Incoming::Progress(frame) => {
                     let relayed = progress.as_mut().and_then(|progress| progress.relay(&frame));
                     if let Some(message) = relayed {

@@ -81,6 +81,48 @@ async fn a_stream_loses_nothing_wherever_it_is_begun() {
 }
 
 #[tokio::test]
+async fn a_stream_may_begin_before_there_is_anything_to_say() {
+    for (bond, is_primed) in [
+        (within(REVISIONS[0]), false),
+        (within(REVISIONS[1]), false),
+        (within(Revision::R2025_11_25), true),
+        (Bond::Connection, false),
+    ] {
+        for taken in [false, true] {
+            let tracker = TaskTracker::new();
+            let outbox = Arc::new(Outbox::new(Reach::Connection));
+            let (go, gone) = oneshot::channel::<()>();
+            let work = async move {
+                gone.await.ok()?;
+                answer()
+            };
+            let mut running = Running::new(Arc::clone(&outbox), work, bond.clone(), tracker.token());
+            outbox.begin();
+            outbox.begin();
+            let first = if taken { running.next().await } else { None };
+            assert_eq!(first.is_some(), taken);
+            let mut following = running.begin(first);
+            if is_primed {
+                let event = written(following.next_event().await.unwrap());
+                assert!(event.starts_with("id: ") && event.ends_with("retry: 1000\ndata: \n\n"), "{event}");
+            }
+            assert!(following.next_event().now_or_never().is_none(), "no event without words");
+            go.send(()).unwrap();
+            outbox.begin();
+            assert_eq!(data(&mut following).await.as_deref(), Some("answer"));
+            assert_eq!(data(&mut following).await, None);
+        }
+    }
+}
+
+#[test]
+fn a_client_that_takes_one_message_gets_no_stream() {
+    let outbox = Outbox::new(Reach::AnswerOnly);
+    outbox.begin();
+    assert!(outbox.waiting().messages.is_empty());
+}
+
+#[tokio::test]
 async fn only_a_client_that_can_come_back_gets_ids() {
     for (bond, expected) in
         [(within(REVISIONS[0]), false), (within(REVISIONS[1]), true), (Bond::Connection, false)]

@@ -156,6 +156,7 @@ impl Site {
             last = events.last_id().and_then(|id| HeaderValue::try_from(id).ok()).or(last);
             pause = events.retry().map_or(pause, |retry| retry.clamp(SHORTEST_RETRY, LONGEST_RETRY));
             let Some(last) = last.as_ref().filter(|_| !self.link.is_modern()) else { return Err(end) };
+            self.link.postpone(number);
             events = Box::pin(self.resume(session, last, pause)).await.ok_or(end)?;
         }
     }

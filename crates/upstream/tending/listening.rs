@@ -172,7 +172,7 @@ async fn acknowledged(exchange: &mut Exchange) -> Result<wire::Frame, Refused> {
                 return Err(refusal.map_or_else(|| Refused::Failed(unheard()), Refused::Said));
             }
             Incoming::Failed(error) => return Err(Refused::Failed(error)),
-            Incoming::Progress(_) | Incoming::Question(_) => {}
+            Incoming::Progress(_) | Incoming::Question(_) | Incoming::Later => {}
         }
     }
 }
@@ -183,7 +183,7 @@ async fn ended(open: &mut Option<Open>) {
     loop {
         match open.exchange.next().await {
             Incoming::Answer(_) | Incoming::Failed(_) => return,
-            Incoming::Progress(_) | Incoming::Question(_) | Incoming::Told(_) => {}
+            Incoming::Progress(_) | Incoming::Question(_) | Incoming::Told(_) | Incoming::Later => {}
         }
     }
 }

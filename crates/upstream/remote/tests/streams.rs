@@ -5,7 +5,7 @@ use crate::fake::{
     stream, text,
 };
 use crate::scripted::{CALM, LONG, answer, ask, call, meanwhile};
-use crate::{UpstreamError, What};
+use crate::{Incoming, UpstreamError, What};
 use futures_util::future::BoxFuture;
 use serde_json::{Value, json};
 use std::sync::{Arc, Mutex};
@@ -153,7 +153,10 @@ async fn a_stream_that_breaks_before_the_answer_is_resumed_where_it_has_ids() {
     let upstream = fake.start();
     let connection = upstream.connection().await.unwrap();
     let began = Instant::now();
-    let frame = answer(&mut ask(&connection, "tools/call", "{}", CALM)).await.unwrap();
+    let mut exchange = ask(&connection, "tools/call", "{}", CALM);
+    assert!(matches!(exchange.next().await, Incoming::Later), "it takes a pause at least");
+    assert!(began.elapsed() < Duration::from_secs(1), "told before the pause");
+    let frame = answer(&mut exchange).await.unwrap();
     assert_eq!(frame.result(), Some(r#"{"ok":1}"#));
     assert!(began.elapsed() >= Duration::from_millis(1900), "two pauses of a second at least");
     assert_eq!(fake.count("POST", "tools/call"), 1, "never sent again");
