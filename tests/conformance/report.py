@@ -41,10 +41,10 @@ def three(counts):
 
 
 def exceptions(excepted):
-    rows = [["Wiring", "Scenario", "Requirement", "Why"]]
+    rows = [["Revision", "Wiring", "Scenario", "Requirement", "Reason"]]
     rows += [
-        [wiring, scenario, entry["spec"], entry["why"]]
-        for wiring, entries in excepted.items()
+        [revision, wiring, scenario, entry["spec"], entry["reason"]]
+        for (revision, wiring), entries in excepted.items()
         for scenario, entry in entries.items()
     ]
     return markdown(rows)

@@ -60,6 +60,15 @@ def install():
     shutil.copy(HERE / LOCK, copy)
 
 
+def required(revision, leg):
+    """The scenarios that a revision requires of a server or a client, without authorization."""
+    if revision not in WITH_REQUIREMENTS:
+        return set()
+    text = (MODULES / f"conformance/requirements/{revision}.yaml").read_text(encoding="utf-8")
+    listed = re.search(rf"^{leg}:\n((?:  - .*\n)+)", text, re.M)
+    return {name for name in re.findall(r"  - (\S+)\n", listed[1]) if not name.startswith("auth/")}
+
+
 def server(url, revision, folder):
     """Scenario -> its checks, of the server at `url`."""
     command = ["server", "--url", url]

@@ -5,12 +5,19 @@ import re
 import suite
 
 MOST_EXCEPTIONS = 6
-WIRING = "((?:legacy|modern)-(?:legacy|modern)-(?:stdio|http))"
-ENTRY = re.compile(rf"- {{ wiring: {WIRING}, scenario: ([\w-]+), spec: ([A-Z]-\d\d), why: (.+) }}")
+REVISION = "|".join(suite.REVISIONS)
+WIRING = "(?:legacy|modern)-(?:legacy|modern)-(?:stdio|http)"
+ENTRY = re.compile(
+    rf"- {{ revision: ({REVISION}), wiring: ({WIRING}), scenario: ([\w-]+), spec: ([A-Z]-\d\d), reason: (\S.*) }}"
+)
+# From worst to best. Nothing was checked in a scenario that was skipped.
+WORDS = ["skip", "fail", "warn", "pass"]
+# The suite compares all that it hears with the schema of the revision, and says so with this check.
+SCHEMA = "wire-schema-valid"
 
 
 def outcome(checks):
-    """pass, warn, fail, or skip: nothing was checked."""
+    """One of WORDS."""
     met = {check["status"] for check in checks}
     for status, word in (("FAILURE", "fail"), ("WARNING", "warn"), ("SUCCESS", "pass")):
         if status in met:
@@ -24,50 +31,83 @@ def counts(found):
 
 
 def lost(direct, through):
-    """Scenario -> why it passes directly and not through the gateway."""
+    """Scenario -> why it does not go as well through the gateway as it does directly."""
     found = {}
     for scenario, checks in direct.items():
-        came = through.get(scenario, [])
-        if outcome(checks) in ("pass", "warn") and outcome(came) in ("fail", "skip"):
-            found[scenario] = reasons(came) or ["skipped"]
+        came = through.get(scenario)
+        if outcome(checks) not in ("pass", "warn"):
+            continue
+        if came is None:
+            found[scenario] = ["did not run"]
+        elif WORDS.index(outcome(came)) < WORDS.index(outcome(checks)):
+            found[scenario] = reasons(came) or reasons(came, "WARNING") or ["was skipped: nothing was checked"]
+        elif is_schema_checked(checks) and not is_schema_checked(came):
+            found[scenario] = ["its messages were not compared with the schema"]
     return found
+
+
+def is_schema_checked(checks):
+    return any(check["id"] == SCHEMA for check in checks)
 
 
 def reasons(checks, status="FAILURE"):
     return [f"{check['id']}: {check.get('errorMessage', '')}" for check in checks if check["status"] == status]
 
 
-def exceptions(file):
-    """Wiring -> scenario -> the entry; raises where the file breaks its own rules."""
-    found = {}
-    for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), 1):
+def flaws(direct, required):
+    """What is wrong with a fixture, or with how it was asked: it must pass all there is, and miss nothing required."""
+    found = [
+        f"{scenario}: {why}"
+        for scenario, checks in sorted(direct.items())
+        for status in ("FAILURE", "WARNING")
+        for why in reasons(checks, status)
+    ]
+    found += [
+        f"{scenario}: is required, and nothing of it was checked"
+        for scenario in sorted(required)
+        if outcome(direct.get(scenario, [])) == "skip"
+    ]
+    if required and not any(is_schema_checked(checks) for checks in direct.values()):
+        found.append("no message was compared with the schema")
+    return found
+
+
+def exceptions(text):
+    """(revision, wiring) -> scenario -> the entry; raises where the text breaks its own rules."""
+    found, most = {}, {}
+    for number, line in enumerate(text.splitlines(), 1):
         if not line or line.startswith("#"):
             continue
         entry = ENTRY.fullmatch(line)
         if entry is None:
-            raise ValueError(f"{file.name}:{number}: not an entry as the first lines describe it")
-        wiring, scenario, spec, why = entry.groups()
+            raise ValueError(f"exceptions.yaml:{number}: not an entry as the first lines describe it")
+        revision, wiring, scenario, spec, reason = entry.groups()
         client, upstream, _ = wiring.split("-")
         if client == upstream:
-            raise ValueError(f"{file.name}:{number}: {wiring} is straight, and has no exceptions")
-        found.setdefault(wiring, {})[scenario] = {"spec": spec, "why": why}
-        if len(found[wiring]) > MOST_EXCEPTIONS:
-            raise ValueError(f"{file.name}:{number}: {wiring} has more than {MOST_EXCEPTIONS} exceptions")
+            raise ValueError(f"exceptions.yaml:{number}: {wiring} is straight, and has no exceptions")
+        if (client == "modern") != (revision in suite.MODERN):
+            raise ValueError(f"exceptions.yaml:{number}: no {client} client speaks {revision}")
+        listed = found.setdefault((revision, wiring), {})
+        if scenario in listed:
+            raise ValueError(f"exceptions.yaml:{number}: {scenario} stands there twice for {wiring}")
+        listed[scenario] = {"spec": spec, "reason": reason}
+        most[wiring] = most.get(wiring, 0) + 1
+        if most[wiring] > MOST_EXCEPTIONS:
+            raise ValueError(f"exceptions.yaml:{number}: {wiring} has more than {MOST_EXCEPTIONS} exceptions")
     return found
 
 
 def judge(results, excepted):
-    """What is wrong with a run: losses that nobody listed, and entries that nothing needs."""
+    """What is wrong with a run: losses that nobody listed, and entries that nothing needs. Only what ran is judged."""
     wrong = []
-    for wiring in {wiring for wirings in results.values() for wiring in wirings}:
-        ran = {revision: wirings[wiring] for revision, wirings in results.items() if wiring in wirings}
-        listed = excepted.get(wiring, {})
-        whole = len(suite.LEGACY if wiring.startswith("legacy") else suite.MODERN)
-        for revision, result in ran.items():
-            for scenario in result["lost"].keys() - listed.keys():
-                wrong += [f"{revision} {wiring} {scenario}: {why}" for why in result["lost"][scenario]]
-        for scenario in listed:
-            asked = any(scenario in result["asked"] for result in ran.values()) or len(ran) == whole
-            if asked and not any(scenario in result["lost"] for result in ran.values()):
-                wrong.append(f"{wiring} {scenario}: is not lost, so its exception is stale")
+    for revision, wirings in results.items():
+        for wiring, result in wirings.items():
+            listed = excepted.get((revision, wiring), {})
+            for scenario, why in result["lost"].items():
+                if scenario not in listed:
+                    wrong += [f"{revision} {wiring} {scenario}: lost: {each}" for each in why]
+            wrong += [
+                f"{revision} {wiring} {scenario}: is not lost, so its exception is stale"
+                for scenario in listed.keys() - result["lost"].keys()
+            ]
     return sorted(wrong)

@@ -62,11 +62,14 @@ def key(daemon):
 
 
 @contextlib.contextmanager
-def through(folder, era, transport, bare):
-    """The URL of a gateway before the fixture of this era, over stdio or HTTP."""
+def through(folder, client, era, transport, bare):
+    """The URL of a gateway, for clients of one era, before the fixture of an era, over stdio or HTTP."""
     with contextlib.ExitStack() as stack:
         if transport == "stdio":
-            upstream = stdio([str(FIXTURE), "--era", era])
+            # In the modern era lists are the same for all (T-08), so it is one process whose lists change. In the
+            # legacy era what a process logs has to be somebody's (U-16).
+            share = "tenant" if client == era == "modern" else "principal"
+            upstream = stdio([str(FIXTURE), "--era", era], share=share)
         else:
             upstream = {"url": stack.enter_context(fixture(era))}
         yield stack.enter_context(gateway(folder, upstream, bare))

@@ -96,7 +96,8 @@ async fn a_stream_may_begin_before_there_is_anything_to_say() {
                 gone.await.ok()?;
                 answer()
             };
-            let mut running = Running::new(Arc::clone(&outbox), work, bond.clone(), tracker.token());
+            let mut running =
+                Running::new(Arc::clone(&outbox), Box::pin(work), bond.clone(), tracker.token());
             outbox.begin();
             outbox.begin();
             let first = if taken { running.next().await } else { None };
