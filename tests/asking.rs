@@ -1,9 +1,7 @@
 //! Questions that begin upstream: in all four pairings of the eras they reach the one client they concern, or nobody.
 
 use serde_json::{Value, json};
-use testkit::{Answer, Client, Daemon, Script, Setup, Step, Stream, until};
-
-use crate::settled;
+use testkit::{Answer, Client, Daemon, Reach, Script, Setup, Step, Stream, until};
 
 const FORM: &str = r#"{"message":"Sure, ${pid}?","requestedSchema":{"type":"object","properties":{"ok":{"type":"string"}}}}"#;
 const SAMPLE: &str = r#"{"messages":[{"role":"user","content":{"type":"text","text":"hi"}}],"maxTokens":9,"includeContext":"allServers"}"#;
@@ -12,6 +10,45 @@ const ALL: &str = r#"{"elicitation":{"form":{},"url":{}},"sampling":{},"roots":{
 /// Says what it heard.
 const TOLD: &str =
     r#"{"content":[{"type":"text","text":"told"}],"structuredContent":{"pid":${pid},"answer":${answer}}}"#;
+
+/// Every scene is played twice: with servers that the gateway starts, and with servers that have a URL.
+macro_rules! over {
+    ($($scene:ident)+) => {
+        mod stdio {
+            $(#[test] fn $scene() { super::$scene(testkit::Reach::Stdio) })+
+        }
+        mod http {
+            $(#[test] fn $scene() { super::$scene(testkit::Reach::Http) })+
+        }
+    };
+}
+
+over! {
+    each_of_two_principals_is_asked_on_its_own_stream_and_nobody_hears_of_the_other
+    a_server_is_told_what_its_client_can_do_and_no_more
+    a_question_that_the_client_or_the_tenant_does_not_allow_is_refused
+    sampling_and_roots_are_carried_where_the_tenant_allows_them
+    a_user_is_told_which_of_several_servers_asks
+    silence_is_no_yes_and_the_call_does_not_age_while_somebody_thinks
+    a_call_that_is_cancelled_takes_its_question_back
+    a_legacy_client_is_asked_within_its_call_what_a_modern_server_wants
+    there_is_no_place_for_an_error_among_the_answers
+    a_server_that_asks_for_ever_is_not_asked_for_ever
+    a_modern_client_answers_in_its_next_call_with_what_it_was_given
+    a_modern_client_is_told_what_it_would_have_to_declare
+    a_result_that_asks_where_none_may_is_no_result
+    a_modern_client_gets_no_request_and_learns_what_was_missing
+    a_server_that_wants_a_page_opened_first_is_understood_by_whoever_can
+    only_the_client_that_was_sent_to_a_page_hears_that_it_is_done
+    whoever_cannot_be_found_or_does_not_listen_is_not_asked
+    roots_that_change_are_told_to_the_servers_that_know_of_them
+    what_is_asked_outside_of_any_call_is_refused
+    of_two_calls_at_once_each_is_asked_on_its_own_stream_or_nobody_is
+}
+
+fn settled(setup: &Setup, reach: Reach, upstreams: &[&str]) -> Daemon {
+    crate::settled(&setup.clone().reached(reach), upstreams)
+}
 
 // ---------------------------------------------------------------- servers and clients
 
@@ -30,6 +67,14 @@ fn modern(asks: &str) -> Script {
 fn elicits(more: &str) -> String {
     let form = FORM.replace("${pid}", "you");
     format!(r#""inputRequests":{{"k":{{"method":"elicitation/create","params":{form}}}}}{more}"#)
+}
+
+/// What a tenant allows so that a server may ask for roots: those elsewhere need a word of their own (spec Q-10).
+fn roots(reach: Reach) -> &'static str {
+    match reach {
+        Reach::Stdio => "roots",
+        Reach::Http => "remote_roots",
+    }
 }
 
 fn able(daemon: &Daemon, revision: &str, capabilities: &str) -> Client {
@@ -77,9 +122,8 @@ fn calls(daemon: &Daemon) -> Vec<Value> {
 
 // ---------------------------------------------------------------- legacy client, legacy server
 
-#[test]
-fn each_of_two_principals_is_asked_on_its_own_stream_and_nobody_hears_of_the_other() {
-    let daemon = settled(&Setup::one("alpha", legacy("elicitation/create", FORM)), &["alpha"]);
+fn each_of_two_principals_is_asked_on_its_own_stream_and_nobody_hears_of_the_other(reach: Reach) {
+    let daemon = settled(&Setup::one("alpha", legacy("elicitation/create", FORM)), reach, &["alpha"]);
     let (one, two) = (able(&daemon, "2025-11-25", ELICITATION), able(&daemon, "2025-11-25", ELICITATION));
     let (aside_one, aside_two) = (one.listen(), two.listen());
     let (mut of_one, mut of_two) = (call(&one), call(&two));
@@ -113,9 +157,8 @@ fn each_of_two_principals_is_asked_on_its_own_stream_and_nobody_hears_of_the_oth
     assert!(!daemon.audit_text().contains("marker"));
 }
 
-#[test]
-fn a_server_is_told_what_its_client_can_do_and_no_more() {
-    let daemon = settled(&Setup::one("alpha", legacy("elicitation/create", FORM)), &["alpha"]);
+fn a_server_is_told_what_its_client_can_do_and_no_more(reach: Reach) {
+    let daemon = settled(&Setup::one("alpha", legacy("elicitation/create", FORM)), reach, &["alpha"]);
     let client = able(&daemon, "2025-11-25", ALL);
     let mut stream = call(&client);
     answer(&client, &question(&mut stream, "elicitation/create"), ACCEPT);
@@ -125,8 +168,7 @@ fn a_server_is_told_what_its_client_can_do_and_no_more() {
     assert_eq!(said, [&json!({}), &json!({ "elicitation": { "form": {}, "url": {} } })]);
 }
 
-#[test]
-fn a_question_that_the_client_or_the_tenant_does_not_allow_is_refused() {
+fn a_question_that_the_client_or_the_tenant_does_not_allow_is_refused(reach: Reach) {
     for (method, params, capabilities, code) in [
         ("elicitation/create", FORM, "{}", -32601),
         ("sampling/createMessage", SAMPLE, ALL, -32601),
@@ -144,7 +186,7 @@ fn a_question_that_the_client_or_the_tenant_does_not_allow_is_refused() {
             -32602,
         ),
     ] {
-        let daemon = settled(&Setup::one("alpha", legacy(method, params)), &["alpha"]);
+        let daemon = settled(&Setup::one("alpha", legacy(method, params)), reach, &["alpha"]);
         let client = able(&daemon, "2025-11-25", capabilities);
         let told = client.call("alpha__ask", "{}")["structuredContent"]["answer"]["error"]["code"].clone();
         assert_eq!(told, code, "{method} {params}");
@@ -153,11 +195,11 @@ fn a_question_that_the_client_or_the_tenant_does_not_allow_is_refused() {
     }
 }
 
-#[test]
-fn sampling_and_roots_are_carried_where_the_tenant_allows_them() {
+fn sampling_and_roots_are_carried_where_the_tenant_allows_them(reach: Reach) {
     let setup = |method: &str, params: &str| {
         let setup = Setup::one("alpha", legacy(method, params)).upstream("beta", Script::tools(&["act"]));
-        settled(&setup.tenant("allow: [sampling, roots]"), &["alpha", "beta"])
+        let allow = format!("allow: [sampling, {}]", roots(reach));
+        settled(&setup.tenant(&allow), reach, &["alpha", "beta"])
     };
     let daemon = setup("sampling/createMessage", SAMPLE);
     let client = able(&daemon, "2025-06-18", ALL);
@@ -179,14 +221,13 @@ fn sampling_and_roots_are_carried_where_the_tenant_allows_them() {
     assert!(told.to_string().contains("file:///home/ada"), "{told}");
 }
 
-#[test]
-fn a_user_is_told_which_of_several_servers_asks() {
+fn a_user_is_told_which_of_several_servers_asks(reach: Reach) {
     let labelled = Setup::new()
         .upstream_with("alpha", legacy("elicitation/create", FORM), "label: Deep Thought")
         .upstream("beta", Script::tools(&["act"]));
     let unlabelled = Setup::one("alpha", legacy("elicitation/create", FORM)).upstream("beta", Script::new());
     for (setup, start) in [(labelled, "[Deep Thought] Sure, "), (unlabelled, "[alpha] Sure, ")] {
-        let daemon = settled(&setup, &["alpha", "beta"]);
+        let daemon = settled(&setup, reach, &["alpha", "beta"]);
         let client = able(&daemon, "2025-06-18", ELICITATION);
         let mut stream = call(&client);
         let asked = question(&mut stream, "elicitation/create");
@@ -196,11 +237,10 @@ fn a_user_is_told_which_of_several_servers_asks() {
     }
 }
 
-#[test]
-fn silence_is_no_yes_and_the_call_does_not_age_while_somebody_thinks() {
+fn silence_is_no_yes_and_the_call_does_not_age_while_somebody_thinks(reach: Reach) {
     let yaml = "timeouts: { call: 300ms, call_max: 400ms, answer: 900ms }";
     let setup = Setup::new().upstream_with("alpha", legacy("elicitation/create", FORM), yaml);
-    let daemon = settled(&setup, &["alpha"]);
+    let daemon = settled(&setup, reach, &["alpha"]);
     let client = able(&daemon, "2025-11-25", ELICITATION);
     let mut stream = call(&client);
     let asked = question(&mut stream, "elicitation/create");
@@ -211,9 +251,8 @@ fn silence_is_no_yes_and_the_call_does_not_age_while_somebody_thinks() {
     assert_eq!(*told, json!({ "result": { "action": "cancel" } }));
 }
 
-#[test]
-fn a_call_that_is_cancelled_takes_its_question_back() {
-    let daemon = settled(&Setup::one("alpha", legacy("elicitation/create", FORM)), &["alpha"]);
+fn a_call_that_is_cancelled_takes_its_question_back(reach: Reach) {
+    let daemon = settled(&Setup::one("alpha", legacy("elicitation/create", FORM)), reach, &["alpha"]);
     let client = able(&daemon, "2025-11-25", ELICITATION);
     let pending = client.start("tools/call", r#"{"name":"alpha__ask"}"#);
     let id = pending.id;
@@ -229,12 +268,11 @@ fn a_call_that_is_cancelled_takes_its_question_back() {
 
 // ---------------------------------------------------------------- legacy client, modern server
 
-#[test]
-fn a_legacy_client_is_asked_within_its_call_what_a_modern_server_wants() {
+fn a_legacy_client_is_asked_within_its_call_what_a_modern_server_wants(reach: Reach) {
     for (state, carried) in
         [("", None), (r#","requestState":"""#, Some("")), (r#","requestState":"a\u0062""#, Some("ab"))]
     {
-        let daemon = settled(&Setup::one("alpha", modern(&elicits(state))), &["alpha"]);
+        let daemon = settled(&Setup::one("alpha", modern(&elicits(state))), reach, &["alpha"]);
         let client = able(&daemon, "2025-06-18", ELICITATION);
         let mut stream = call(&client);
         let asked = question(&mut stream, "elicitation/create");
@@ -253,9 +291,8 @@ fn a_legacy_client_is_asked_within_its_call_what_a_modern_server_wants() {
     }
 }
 
-#[test]
-fn there_is_no_place_for_an_error_among_the_answers() {
-    let daemon = settled(&Setup::one("alpha", modern(&elicits(""))), &["alpha"]);
+fn there_is_no_place_for_an_error_among_the_answers(reach: Reach) {
+    let daemon = settled(&Setup::one("alpha", modern(&elicits(""))), reach, &["alpha"]);
     let client = able(&daemon, "2025-11-25", ELICITATION);
     let mut stream = call(&client);
     let asked = question(&mut stream, "elicitation/create");
@@ -270,22 +307,20 @@ fn there_is_no_place_for_an_error_among_the_answers() {
     assert_eq!(result["structuredContent"]["params"]["inputResponses"]["k"]["action"], "decline");
 }
 
-#[test]
-fn a_server_that_asks_for_ever_is_not_asked_for_ever() {
+fn a_server_that_asks_for_ever_is_not_asked_for_ever(reach: Reach) {
     let again = Step::result(r#"{"resultType":"input_required","requestState":"s"}"#);
     let script = Script::tools(&["ask"]).modern().on_call("ask", &[again]);
-    let daemon = settled(&Setup::one("alpha", script), &["alpha"]);
+    let daemon = settled(&Setup::one("alpha", script), reach, &["alpha"]);
     assert_eq!(daemon.client().error("tools/call", r#"{"name":"alpha__ask"}"#)["code"], -32603);
     assert_eq!(calls(&daemon).len(), 10);
 }
 
 // ---------------------------------------------------------------- modern client, modern server
 
-#[test]
-fn a_modern_client_answers_in_its_next_call_with_what_it_was_given() {
+fn a_modern_client_answers_in_its_next_call_with_what_it_was_given(reach: Reach) {
     let setup = Setup::one("alpha", modern(&elicits(r#","requestState":"theirs","x":1.0"#)));
     let setup = setup.upstream("beta", Script::tools(&["act"]));
-    let daemon = settled(&setup, &["alpha", "beta"]);
+    let daemon = settled(&setup, reach, &["alpha", "beta"]);
     let first = stateless(&daemon, ELICITATION, "alpha__ask", "").message()["result"].clone();
     assert_eq!((&first["resultType"], &first["x"]), (&json!("input_required"), &json!(1.0)));
     let asked = &first["inputRequests"]["k"];
@@ -329,9 +364,8 @@ fn a_modern_client_answers_in_its_next_call_with_what_it_was_given() {
     assert_eq!(stateless(&daemon, ELICITATION, "alpha__ask", more).status, 200);
 }
 
-#[test]
-fn a_modern_client_is_told_what_it_would_have_to_declare() {
-    let daemon = settled(&Setup::one("alpha", modern(&elicits(""))), &["alpha"]);
+fn a_modern_client_is_told_what_it_would_have_to_declare(reach: Reach) {
+    let daemon = settled(&Setup::one("alpha", modern(&elicits(""))), reach, &["alpha"]);
     let refused = stateless(&daemon, r#"{"sampling":{}}"#, "alpha__ask", "");
     assert_eq!(refused.verdict(), (400, Some(-32021)));
     let message = refused.message();
@@ -342,28 +376,26 @@ fn a_modern_client_is_told_what_it_would_have_to_declare() {
     // What a server says of that itself is passed on.
     let error = r#"{"code":-32021,"message":"m","data":{"requiredCapabilities":{"sampling":{}}}}"#;
     let script = Script::tools(&["ask"]).modern().on_call("ask", &[Step::error(error)]);
-    let daemon = settled(&Setup::one("alpha", script), &["alpha"]);
+    let daemon = settled(&Setup::one("alpha", script), reach, &["alpha"]);
     let refused = stateless(&daemon, "{}", "alpha__ask", "");
     assert_eq!(refused.verdict(), (400, Some(-32021)));
     assert_eq!(refused.message()["error"]["data"]["requiredCapabilities"], json!({ "sampling": {} }));
     assert_eq!(daemon.client().error("tools/call", r#"{"name":"alpha__ask"}"#)["code"], -32603);
 }
 
-#[test]
-fn a_result_that_asks_where_none_may_is_no_result() {
+fn a_result_that_asks_where_none_may_is_no_result(reach: Reach) {
     let script = modern(r#""inputRequests":{}"#)
         .on("completion/complete", &[Step::result(r#"{"resultType":"input_required","requestState":"s"}"#)])
         .prompt("p")
         .capabilities(r#"{"tools":{},"prompts":{},"completions":{}}"#);
-    let daemon = settled(&Setup::one("alpha", script), &["alpha"]);
+    let daemon = settled(&Setup::one("alpha", script), reach, &["alpha"]);
     let params = r#"{"ref":{"type":"ref/prompt","name":"alpha__p"},"argument":{"name":"a","value":""}}"#;
     assert_eq!(daemon.client().error("completion/complete", params)["code"], -32603);
 }
 
 // ---------------------------------------------------------------- modern client, legacy server
 
-#[test]
-fn a_modern_client_gets_no_request_and_learns_what_was_missing() {
+fn a_modern_client_gets_no_request_and_learns_what_was_missing(reach: Reach) {
     let fails = Script::tools(&["ask"]).on_call(
         "ask",
         &[
@@ -371,7 +403,7 @@ fn a_modern_client_gets_no_request_and_learns_what_was_missing() {
             Step::error(r#"{"code":-32000,"message":"cannot ask"}"#),
         ],
     );
-    let daemon = settled(&Setup::one("alpha", fails), &["alpha"]);
+    let daemon = settled(&Setup::one("alpha", fails), reach, &["alpha"]);
     let refused = stateless(&daemon, "{}", "alpha__ask", "");
     assert_eq!(refused.verdict(), (400, Some(-32021)));
     let error = &refused.message()["error"];
@@ -384,7 +416,7 @@ fn a_modern_client_gets_no_request_and_learns_what_was_missing() {
     }
 
     // A tool that can do without goes on, and sees neither answers nor states.
-    let daemon = settled(&Setup::one("alpha", legacy("elicitation/create", FORM)), &["alpha"]);
+    let daemon = settled(&Setup::one("alpha", legacy("elicitation/create", FORM)), reach, &["alpha"]);
     let more = r#","inputResponses":{"k":{"action":"accept"}}"#;
     let result =
         stateless(&daemon, ELICITATION, "alpha__ask", more).messages().pop().unwrap()["result"].clone();
@@ -397,10 +429,9 @@ fn a_modern_client_gets_no_request_and_learns_what_was_missing() {
 
 const PAGES: &str = r#"{"code":-32042,"message":"see https://a.example/1","data":{"elicitations":[{"mode":"url","message":"Sign in","elicitationId":"1","url":"https://a.example/1"}]}}"#;
 
-#[test]
-fn a_server_that_wants_a_page_opened_first_is_understood_by_whoever_can() {
+fn a_server_that_wants_a_page_opened_first_is_understood_by_whoever_can(reach: Reach) {
     let script = Script::tools(&["ask"]).on_call("ask", &[Step::error(PAGES)]);
-    let daemon = settled(&Setup::one("alpha", script), &["alpha"]);
+    let daemon = settled(&Setup::one("alpha", script), reach, &["alpha"]);
     let params = r#"{"name":"alpha__ask"}"#;
     let error = able(&daemon, "2025-11-25", ALL).error("tools/call", params);
     assert_eq!(error["code"], -32042);
@@ -427,8 +458,7 @@ fn a_server_that_wants_a_page_opened_first_is_understood_by_whoever_can() {
     assert!(calls.last().unwrap()["params"].get("inputResponses").is_none());
 }
 
-#[test]
-fn only_the_client_that_was_sent_to_a_page_hears_that_it_is_done() {
+fn only_the_client_that_was_sent_to_a_page_hears_that_it_is_done(reach: Reach) {
     let page = r#"{"mode":"url","message":"Sign in","elicitationId":"1","url":"https://a.example/1"}"#;
     let complete =
         r#"{"jsonrpc":"2.0","method":"notifications/elicitation/complete","params":{"elicitationId":"1"}}"#;
@@ -440,7 +470,7 @@ fn only_the_client_that_was_sent_to_a_page_hears_that_it_is_done() {
         Step::result(TOLD),
     ];
     let script = Script::tools(&["ask"]).on_call("ask", &steps);
-    let daemon = settled(&Setup::one("alpha", script), &["alpha"]);
+    let daemon = settled(&Setup::one("alpha", script), reach, &["alpha"]);
     let (one, two) = (able(&daemon, "2025-11-25", ALL), able(&daemon, "2025-11-25", ALL));
     let aside = two.listen();
     let mut stream = call(&one);
@@ -458,15 +488,14 @@ fn only_the_client_that_was_sent_to_a_page_hears_that_it_is_done() {
 
 // ---------------------------------------------------------------- nobody to ask
 
-#[test]
-fn whoever_cannot_be_found_or_does_not_listen_is_not_asked() {
+fn whoever_cannot_be_found_or_does_not_listen_is_not_asked(reach: Reach) {
     let params = r#"{"jsonrpc":"2.0","id":9,"method":"tools/call","params":{"name":"alpha__ask"}}"#;
     for (share, accept) in
         [("tenant", "application/json, text/event-stream"), ("principal", "application/json")]
     {
         let script = legacy("elicitation/create", FORM);
         let setup = Setup::new().upstream_with("alpha", script, &format!("share: {share}"));
-        let daemon = settled(&setup, &["alpha"]);
+        let daemon = settled(&setup, reach, &["alpha"]);
         let client = able(&daemon, "2025-11-25", ELICITATION);
         let aside = client.listen();
         let told = client.send(&client.post(params).with("accept", accept)).messages();
@@ -478,10 +507,10 @@ fn whoever_cannot_be_found_or_does_not_listen_is_not_asked() {
     }
 }
 
-#[test]
-fn roots_that_change_are_told_to_the_servers_that_know_of_them() {
-    let setup = Setup::one("alpha", Script::tools(&["act"])).tenant("allow: [roots]");
-    let daemon = settled(&setup, &["alpha"]);
+fn roots_that_change_are_told_to_the_servers_that_know_of_them(reach: Reach) {
+    let allow = format!("allow: [{}]", roots(reach));
+    let setup = Setup::one("alpha", Script::tools(&["act"])).tenant(&allow);
+    let daemon = settled(&setup, reach, &["alpha"]);
     let (with, without) = (able(&daemon, "2025-11-25", ALL), able(&daemon, "2025-11-25", ELICITATION));
     for client in [&with, &without] {
         client.call("alpha__act", "{}");
@@ -491,4 +520,61 @@ fn roots_that_change_are_told_to_the_servers_that_know_of_them() {
     with.call("alpha__act", "{}");
     without.call("alpha__act", "{}");
     assert_eq!(daemon.journal("alpha").received("notifications/roots/list_changed").len(), 1);
+}
+
+fn what_is_asked_outside_of_any_call_is_refused(reach: Reach) {
+    let asks = format!(
+        r#"{{"jsonrpc":"2.0","id":"out of the blue","method":"elicitation/create","params":{FORM}}}"#
+    );
+    let script = Script::tools(&["act"]).on_cue("ask", &[Step::send(&asks)]);
+    let daemon = settled(&Setup::one("alpha", script), reach, &["alpha"]);
+    let client = able(&daemon, "2025-11-25", ELICITATION);
+    let aside = client.listen();
+    client.call("alpha__act", "{}");
+    let journal = daemon.journal("alpha");
+    journal.cue("ask");
+    let told = until("the refusal", || {
+        journal.answers().into_iter().find(|answer| answer["id"] == "out of the blue")
+    });
+    assert_eq!(told["error"]["code"], -32602, "{told}");
+    client.delete();
+    assert!(!format!("{:?}", aside.all()).contains("elicitation"));
+}
+
+/// Over HTTP a question comes on the stream of its call. What a process asks may be about any of its calls (spec Q-03).
+fn of_two_calls_at_once_each_is_asked_on_its_own_stream_or_nobody_is(reach: Reach) {
+    let named = r#"{"message":"for ${id}","requestedSchema":{"type":"object","properties":{}}}"#;
+    let ask = Step::ask(r#""q${id}""#, "elicitation/create", named);
+    let steps = [Step::gate("both"), ask, Step::gate("told"), Step::result(TOLD)];
+    let script = Script::tools(&["ask"]).on_call("ask", &steps);
+    let daemon = settled(&Setup::one("alpha", script), reach, &["alpha"]);
+    let client = able(&daemon, "2025-11-25", ELICITATION);
+    let begun = [(); 2].map(|()| client.start("tools/call", r#"{"name":"alpha__ask","arguments":{}}"#));
+    let journal = daemon.journal("alpha");
+    until("both calls", || (journal.received("tools/call").len() == 2).then_some(()));
+    journal.open("both");
+    let mut streams = begun.map(testkit::Pending::stream);
+    if reach == Reach::Http {
+        let asked = streams.each_mut().map(|stream| question(stream, "elicitation/create"));
+        assert_ne!(asked[0]["params"]["message"], asked[1]["params"]["message"]);
+        asked.iter().for_each(|question| answer(&client, question, ACCEPT));
+    }
+    until("both answers", || (journal.answers().len() == 2).then_some(()));
+    journal.open("told");
+    for stream in streams {
+        let told = stream.all();
+        let answer = &told.last().unwrap()["result"]["structuredContent"]["answer"];
+        match reach {
+            Reach::Stdio => assert_eq!(answer["error"]["code"], -32602, "{told:?}"),
+            Reach::Http => assert_eq!(answer["result"]["content"]["ok"], "yes", "{told:?}"),
+        }
+    }
+}
+
+#[test]
+fn roots_of_this_machine_stay_here_unless_the_tenant_sends_them_away() {
+    let setup = Setup::one("alpha", legacy("roots/list", "{}")).tenant("allow: [roots]");
+    let daemon = settled(&setup, Reach::Http, &["alpha"]);
+    let told = able(&daemon, "2025-11-25", ALL).call("alpha__ask", "{}");
+    assert_eq!(told["structuredContent"]["answer"]["error"]["code"], -32601);
 }

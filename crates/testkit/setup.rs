@@ -7,14 +7,25 @@ use std::{
 
 use tempfile::TempDir;
 
-use crate::{daemon::Daemon, script::Script};
+use crate::{daemon::Daemon, script::Script, served::Served};
 
 /// A configuration in the making: one tenant, `acme`, with scripted servers.
 #[derive(Clone, Debug, Default)]
 pub struct Setup {
     upstreams: Vec<Entry>,
+    reach: Reach,
     process: String,
     tenant: String,
+}
+
+/// How a daemon reaches its scripted servers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Reach {
+    /// It starts them, and speaks to them on their standard input and output.
+    #[default]
+    Stdio,
+    /// They run already, and have a URL.
+    Http,
 }
 
 #[derive(Clone, Debug)]
@@ -33,9 +44,12 @@ enum Launch {
     Written,
 }
 
-/// A written configuration. Gone when dropped.
+/// A written configuration, and the servers that run beside the daemon. Gone when dropped.
 #[derive(Debug)]
-pub struct Folder(TempDir);
+pub struct Folder {
+    home: TempDir,
+    servers: Vec<Served>,
+}
 
 impl Setup {
     /// Nothing but defaults.
@@ -68,6 +82,12 @@ impl Setup {
         self.entry(id, Launch::Written, yaml)
     }
 
+    /// How its scripted servers are reached.
+    pub fn reached(mut self, reach: Reach) -> Setup {
+        self.reach = reach;
+        self
+    }
+
     fn entry(mut self, id: &str, launch: Launch, yaml: &str) -> Setup {
         self.upstreams.push(Entry { id: id.to_owned(), launch, yaml: yaml.to_owned() });
         self
@@ -89,11 +109,16 @@ impl Setup {
 
     /// Writes it, scripts included, with these ports.
     pub fn write(&self, ports: (u16, u16)) -> Folder {
-        let folder = Folder(tempfile::tempdir().unwrap());
+        let mut folder = Folder { home: tempfile::tempdir().unwrap(), servers: Vec::new() };
         let mut tenant = String::from("tenant: acme\nupstreams:\n");
         for Entry { id, launch, yaml } in &self.upstreams {
             tenant += &format!("  {id}:\n");
-            if let Launch::Script(script) | Launch::Wrapped(script) = launch {
+            if let (Launch::Script(script), Reach::Http) = (launch, self.reach) {
+                let home = folder.script(id);
+                let (server, url) = Served::start(python(), &script.install(id, &home), &home);
+                folder.servers.push(server);
+                tenant += &format!("    url: {url}\n");
+            } else if let Launch::Script(script) | Launch::Wrapped(script) = launch {
                 let args = script.install(id, &folder.script(id));
                 let (command, args) = match launch {
                     Launch::Wrapped(_) => {
@@ -128,7 +153,7 @@ impl Setup {
 impl Folder {
     /// Where it is.
     pub fn path(&self) -> &Path {
-        self.0.path()
+        self.home.path()
     }
 
     /// The main file.

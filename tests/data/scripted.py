@@ -1,8 +1,8 @@
-"""An MCP server on standard input and output that plays a script: `scripted.py SCRIPT.json`.
+"""An MCP server that plays a script, on standard input and output or over HTTP: `scripted.py SCRIPT.json [http]`.
 
 The script's folder is where it leaves its journal (every line it received) and looks for cues and gates, which are
 empty files. Texts that begin with `raw` are written as they stand, after `${id}`, `${token}`, `${pid}`, `${params}` and
-`${answer}`.
+`${answer}`. Over HTTP each session counts as a process, and the port is left in the folder too.
 """
 
 import json
@@ -23,19 +23,28 @@ LISTS = {
 }
 pages = SCRIPT["lists"]
 writing = threading.Lock()
-# What was asked of the client and is not answered yet, by raw id.
+# What was asked of the client and is not answered yet, by session and raw id.
 asked = {}
+# Over HTTP, what the running thread serves: its session, the session's number, and where it writes.
+here = threading.local()
+
+
+def pid():
+    return getattr(here, "number", os.getpid())
 
 
 def note(**entry):
     """Leaves one line in the journal."""
-    line = json.dumps({"pid": os.getpid(), **entry}, ensure_ascii=False) + "\n"
+    line = json.dumps({"pid": pid(), **entry}, ensure_ascii=False) + "\n"
     journal = os.open(HOME + "/journal", os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
     os.write(journal, line.encode("utf-8", "surrogateescape"))
     os.close(journal)
 
 
 def write(data):
+    sink = getattr(here, "sink", None)
+    if sink:
+        return sink(data)
     with writing:
         out = sys.stdout.buffer
         out.write(data)
@@ -62,7 +71,7 @@ def fill(raw, message, answered=None):
         ("answer", json.dumps(answered)),
         ("id", json.dumps(message.get("id") if message else None)),
         ("token", json.dumps(meta.get("progressToken"))),
-        ("pid", str(os.getpid())),
+        ("pid", str(pid())),
     ):
         raw = raw.replace("${%s}" % key, value)
     return raw
@@ -76,7 +85,7 @@ def await_file(name):
 
 def ask(question):
     """Asks the client, and waits for what it says."""
-    slot = asked[question["id"]] = {"heard": threading.Event()}
+    slot = asked[getattr(here, "session", None), question["id"]] = {"heard": threading.Event()}
     send('{"jsonrpc":"2.0","id":%s,"method":"%s","params":%s}' % (question["id"], question["method"], question["params"]))
     slot["heard"].wait()
     return {key: value for key, value in slot["said"].items() if key in ("result", "error")}
@@ -90,7 +99,7 @@ def play(steps, message=None):
         if what == "result":
             answer(message, fill(value, message, answered))
         elif what == "ask":
-            answered = ask({**value, "params": fill(value["params"], message)})
+            answered = ask({key: fill(raw, message) for key, raw in value.items()})
         elif what == "rounds":
             params = message["params"]
             again = "inputResponses" in params or "requestState" in params
@@ -154,7 +163,7 @@ def otherwise(message, method):
     """What a plain server would answer."""
     params = message.get("params", {})
     if method == "tools/call":
-        told = {"pid": os.getpid(), "params": params}
+        told = {"pid": pid(), "params": params}
         answer(message, json.dumps({"content": [{"type": "text", "text": params["name"]}], "structuredContent": told}))
     elif method == "resources/read":
         answer(message, json.dumps({"contents": [{"uri": params["uri"], "text": SCRIPT["id"]}]}))
@@ -171,8 +180,9 @@ def otherwise(message, method):
 
 def receive(message):
     method = message.get("method")
-    if method is None and json.dumps(message.get("id")) in asked:
-        slot = asked.pop(json.dumps(message["id"]))
+    answered = getattr(here, "session", None), json.dumps(message.get("id"))
+    if method is None and answered in asked:
+        slot = asked.pop(answered)
         slot["said"] = message
         slot["heard"].set()
     if method is None or "id" not in message:
@@ -180,7 +190,10 @@ def receive(message):
     params = message.get("params", {})
     steps = SCRIPT["calls"].get(params.get("name")) if method == "tools/call" else None
     steps = steps or SCRIPT["methods"].get(method)
-    if steps is not None:
+    if steps is not None and getattr(here, "sink", None):
+        # The thread of its connection.
+        play(steps, message)
+    elif steps is not None:
         # Each on its own: a script that waits holds up nothing else.
         threading.Thread(target=play, args=(steps, message), daemon=True).start()
     elif method == "initialize":
@@ -193,9 +206,34 @@ def receive(message):
         otherwise(message, method)
 
 
-def wait_for_cue(name, steps):
+def wait_for_cue(name, steps, sink):
+    here.sink = sink
     await_file("cue-" + name)
     play(steps)
+
+
+def speaks(handler, session, number):
+    """This thread serves a message of this session from now on."""
+    here.session, here.number, here.sink = session, number, None
+
+
+def sink(write):
+    here.sink = write
+
+
+def over_http():
+    """The HTTP side of this server, with a port that is known once it listens."""
+    # Isolated, so that nothing beside this file is found by itself; and nothing is left there.
+    sys.dont_write_bytecode = True
+    sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+    import scripted_http
+
+    functions = {"note": note, "receive": receive, "speaks": speaks, "sink": sink, "modern": SCRIPT.get("modern")}
+    server, port = scripted_http.listen(functions)
+    with open(HOME + "/port.new", "w") as file:
+        file.write(str(port))
+    os.rename(HOME + "/port.new", HOME + "/port")
+    return server, scripted_http.everywhere
 
 
 def main():
@@ -213,8 +251,11 @@ def main():
             )
             note(event="child", child=int(child.stdout.readline()))
     play(SCRIPT["start"])
+    server, everywhere = over_http() if sys.argv[2:] == ["http"] else (None, None)
     for name, steps in SCRIPT["cues"].items():
-        threading.Thread(target=wait_for_cue, args=(name, steps), daemon=True).start()
+        threading.Thread(target=wait_for_cue, args=(name, steps, everywhere), daemon=True).start()
+    if server:
+        return server.serve_forever()
     for line in sys.stdin.buffer:
         text = line.decode("utf-8", "surrogateescape").rstrip("\n")
         note(got=text)
