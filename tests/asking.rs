@@ -1,7 +1,9 @@
 //! Questions that begin upstream: in all four pairings of the eras they reach the one client they concern, or nobody.
 
 use serde_json::{Value, json};
-use testkit::{Answer, Client, Daemon, Reach, Script, Setup, Step, Stream, until};
+use testkit::{Answer, Client, Daemon, Reach, Request, Script, Setup, Step, Stream, until};
+
+use crate::token;
 
 const FORM: &str = r#"{"message":"Sure, ${pid}?","requestedSchema":{"type":"object","properties":{"ok":{"type":"string"}}}}"#;
 const SAMPLE: &str = r#"{"messages":[{"role":"user","content":{"type":"text","text":"hi"}}],"maxTokens":9,"includeContext":"allServers"}"#;
@@ -44,6 +46,7 @@ over! {
     roots_that_change_are_told_to_the_servers_that_know_of_them
     what_is_asked_outside_of_any_call_is_refused
     of_two_calls_at_once_each_is_asked_on_its_own_stream_or_nobody_is
+    a_state_is_worth_nothing_to_anybody_else
 }
 
 fn settled(setup: &Setup, reach: Reach, upstreams: &[&str]) -> Daemon {
@@ -108,12 +111,15 @@ const ACCEPT: &str = r#""result":{"action":"accept","content":{"ok":"yes"}}"#;
 /// A call of a client without handshakes.
 fn stateless(daemon: &Daemon, capabilities: &str, tool: &str, more: &str) -> Answer {
     let client = daemon.stranger();
+    client.send(&alone(&client, capabilities, tool, more))
+}
+
+fn alone(client: &Client, capabilities: &str, tool: &str, more: &str) -> Request {
     let body = format!(
         r#"{{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{{"name":"{tool}","arguments":{{"a":1}}{more},"_meta":{{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{capabilities}}}}}}}"#
     );
     let headers = [("mcp-protocol-version", "2026-07-28"), ("mcp-method", "tools/call"), ("mcp-name", tool)];
-    let request = headers.iter().fold(client.post(body), |request, (name, value)| request.with(name, value));
-    client.send(&request)
+    headers.iter().fold(client.post(body), |request, (name, value)| request.with(name, value))
 }
 
 fn calls(daemon: &Daemon) -> Vec<Value> {
@@ -569,6 +575,42 @@ fn of_two_calls_at_once_each_is_asked_on_its_own_stream_or_nobody_is(reach: Reac
             Reach::Http => assert_eq!(answer["result"]["content"]["ok"], "yes", "{told:?}"),
         }
     }
+}
+
+fn a_state_is_worth_nothing_to_anybody_else(reach: Reach) {
+    let setup = Setup::one("alpha", modern(&elicits(r#","requestState":"theirs""#)));
+    let daemon = settled(&setup.tenant("identity: { keys: true }"), reach, &["alpha"]);
+    let client = daemon.stranger();
+    let keys = ["ann", "bob"].map(|principal| {
+        let made = token(&daemon, &["key", "--principal", principal, "-o", "json"]);
+        format!("Bearer {}", made["key"].as_str().unwrap())
+    });
+    let ask = |key: &str, more: &str| {
+        let request = alone(&client, ELICITATION, "alpha__ask", more).with("authorization", key);
+        client.send(&request)
+    };
+    let states = keys.each_ref().map(|key| {
+        let first = ask(key, "").message()["result"].clone();
+        assert_eq!(first["resultType"], "input_required");
+        first["requestState"].as_str().unwrap().to_owned()
+    });
+    let retry = |state: &str, said: &str| {
+        format!(
+            r#","inputResponses":{{"k":{{"action":"accept","content":{{"ok":"{said}"}}}}}},"requestState":"{state}""#
+        )
+    };
+    let before = calls(&daemon).len();
+    for (key, state) in [(&keys[1], &states[0]), (&keys[0], &states[1])] {
+        assert_eq!(ask(key, &retry(state, "marker-stolen")).verdict(), (200, Some(-32602)));
+    }
+    assert_eq!(calls(&daemon).len(), before, "what is refused reaches nobody (spec Q-19, X-18)");
+    for ((key, state), said) in keys.iter().zip(&states).zip(["marker-ann", "marker-bob"]) {
+        let answer = ask(key, &retry(state, said));
+        let answered = &answer.message()["result"]["structuredContent"]["params"]["inputResponses"];
+        assert_eq!(answered["k"]["content"]["ok"], *said);
+        assert_eq!(answer.text().matches("marker-").count(), 1, "{}", answer.text());
+    }
+    assert!(!daemon.audit_text().contains("marker-") && !daemon.log().contains("marker-"));
 }
 
 #[test]
