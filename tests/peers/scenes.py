@@ -24,6 +24,11 @@ CLIENTS = {
     "legacy": (["node", str(HERE / "scene_typescript.mjs")], []),
     "modern": (["node", str(HERE / "scene_typescript2.mjs")], [MODERN]),
 }
+# The same, of those that only talk: no call is given up, nothing is followed.
+TALKERS = {
+    "legacy": ([str(servers.venv("client") / "python"), str(HERE / "scene_python.py")], []),
+    "modern": ([str(servers.venv("modern") / "python"), str(HERE / "scene_python.py")], [MODERN]),
+}
 # Whether a modern client is asked by results what a legacy server asks in the middle of a call.
 PARKING = False
 PATIENCE = 60
@@ -37,13 +42,13 @@ UPDATED, TOOLS = "notifications/resources/updated", "notifications/tools/list_ch
 class Pair:
     """Two clients, one for each principal, that wait for each other where a step says so."""
 
-    def __init__(self, era, url, keys, steps, told, has_begun):
+    def __init__(self, client, url, keys, steps, wiring, has_begun):
         self.gate, self.told, self.has_begun = threading.Barrier(2, timeout=PATIENCE), {}, has_begun
         environment = {**os.environ, "PEERS_MODULES": str(servers.NPM)}
-        command, more = CLIENTS[era]
+        command, more = client
         self.clients = {
             name: subprocess.Popen(
-                [*command, url, keys[name], marker, json.dumps(steps(name, marker, told)), *more],
+                [*command, url, keys[name], marker, json.dumps(steps(name, marker, wiring)), *more],
                 env=environment,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
@@ -107,17 +112,26 @@ def call(name, /, **more):
 # ---------------------------------------------------------------- what happens
 
 
-def fixture_steps(name, marker, told):
-    """Questions, progress, logs, a call that is given up, and a list that changes; `told` says whether anybody hears of
-    that."""
-    slow = {"name": "fixture__slow_compute", "arguments": {"label": marker, "seconds": 30}}
-    waits = name == "ann" and told
+def talk_steps(_, marker, wiring):
+    """Questions, progress and logs; what a server says of its session may come after the answer."""
+    logs = {"do": "await", "method": LOG, "count": 0 if wiring == UNHEARD else 3}
     return [
         {"do": "level", "level": "debug"},
         call("fixture__test_elicitation", arguments={"message": marker}),
         call("fixture__test_sampling", arguments={"prompt": marker}),
         call("fixture__test_tool_with_progress", progress=True),
         call("fixture__test_tool_with_logging", meta=LOG_LEVEL),
+        logs,
+        {"do": "meet"},
+    ]
+
+
+def fixture_steps(name, marker, wiring):
+    """The same, a call that is given up, and a list that changes."""
+    slow = {"name": "fixture__slow_compute", "arguments": {"label": marker, "seconds": 30}}
+    waits = name == "ann" and changes_are_told(*wiring[1:])
+    return [
+        *talk_steps(name, marker, wiring),
         {"do": "cancel", **slow},
         *([{"do": "follow"}] if name == "ann" else []),
         {"do": "meet"},
@@ -169,7 +183,7 @@ def changes_are_told(server, transport):
     return server == "modern" and transport == "http"
 
 
-def fixture_faults(told, client, server, transport):
+def talk_faults(told, client, server, transport):
     asked = PARKING or client == "legacy" or server == "modern"
     for name, heard in told.items():
         marker, answers = MARKERS[name], [json.dumps(answer) for answer in heard["answers"]]
@@ -185,8 +199,13 @@ def fixture_faults(told, client, server, transport):
         logs = [message["params"]["data"] for message in messages(heard, LOG)]
         if len(logs) != (0 if (client, server, transport) == UNHEARD else 3):
             yield f"{name}: logs {logs}"
-        if '"failed"' not in answers[4]:
-            yield f"{name}: a call that was given up was answered: {answers[4][:300]}"
+
+
+def fixture_faults(told, client, server, transport):
+    yield from talk_faults(told, client, server, transport)
+    for name, heard in told.items():
+        if "failed" not in heard["answers"][4]:
+            yield f"{name}: a call that was given up was answered: {json.dumps(heard['answers'][4])[:300]}"
         # A session hears of every list; a modern client, of what it asked for.
         wanted = changes_are_told(server, transport) and (client == "legacy" or name == "ann")
         if bool(messages(heard, TOOLS)) != wanted:
@@ -298,6 +317,7 @@ def perform(folder, tell):
             for client in CLIENTS:
                 name = f"scene-{client}-{server}-{transport}"
                 tell(name, with_fixture(folder / name, (client, server, transport)))
+                tell(name.replace("scene", "talk"), with_talkers(folder / f"{name}-talk", (client, server, transport)))
         for client in CLIENTS:
             name = f"scene-{client}-everything-{transport}"
             tell(name, with_everything(folder / name, (client, "legacy", transport)))
@@ -308,18 +328,24 @@ def with_fixture(folder, wiring):
     heard, (_, *server) = folder / "heard", wiring
     with fixture(*server, heard) as upstream, gateway(folder, "fixture", upstream) as place:
         slow = Slow(place[0], heard)
-        found = faults(wiring, place, (fixture_steps, fixture_faults), slow.have_begun)
-        return [*found, *slow.faults()]
+        scene = CLIENTS, fixture_steps, fixture_faults
+        return [*faults(wiring, place, scene, slow.have_begun), *slow.faults()]
+
+
+def with_talkers(folder, wiring):
+    folder.mkdir(parents=True)
+    with fixture(*wiring[1:], folder / "heard") as upstream, gateway(folder, "fixture", upstream) as place:
+        return faults(wiring, place, (TALKERS, talk_steps, talk_faults), lambda: True)
 
 
 def with_everything(folder, wiring):
     with everything(wiring[2]) as upstream, gateway(folder, "everything", upstream) as place:
-        return faults(wiring, place, (everything_steps, everything_faults), lambda: True)
+        return faults(wiring, place, (CLIENTS, everything_steps, everything_faults), lambda: True)
 
 
 def faults(wiring, place, scene, has_begun):
-    (client, *server), (daemon, keys), (steps, judged) = wiring, place, scene
-    pair = Pair(client, daemon.url + "/mcp", keys, steps, changes_are_told(*server), has_begun)
+    (daemon, keys), (clients, steps, judged) = place, scene
+    pair = Pair(clients[wiring[0]], daemon.url + "/mcp", keys, steps, wiring, has_begun)
     try:
         told = pair.heard()
     except RuntimeError as error:
