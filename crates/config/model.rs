@@ -22,6 +22,8 @@ pub struct Config {
     pub tls: Option<ServerTls>,
     /// Whether clients may speak HTTP/2.
     pub http2: bool,
+    /// Whether clients may speak HTTP+SSE, the transport of 2024-11-05.
+    pub legacy_sse: bool,
     /// Whose `X-Forwarded-*` headers are believed, by the address of the peer.
     pub trusted_proxies: Vec<IpNet>,
     /// Where health, metrics and status are served; never the clients' port.

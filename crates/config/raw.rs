@@ -38,6 +38,9 @@ section! { "portcullis.yaml"
         "tls" tls: ServerTls;
         /// Whether clients may speak HTTP/2.
         "http2" http2: bool = false;
+        /// Whether clients may speak HTTP+SSE, the transport of 2024-11-05: `/sse` beside `/mcp`, under the same prefixes.
+        /// It is deprecated, and for clients that can do no better.
+        "legacy_sse" legacy_sse: bool = false;
         /// Networks of proxies in front: `X-Forwarded-For` is read from them only.
         "trusted_proxies" trusted_proxies: Vec<At<Network>> = Vec::new();
         /// The operator's side: health, metrics, status.

@@ -28,6 +28,7 @@ impl Checker<'_> {
             public_url: raw.public_url.as_ref().map(|url| url.0.clone()),
             tls: raw.tls.as_ref().and_then(server_tls),
             http2: raw.http2(),
+            legacy_sse: self.legacy_sse(raw),
             trusted_proxies: self.trusted_proxies(raw),
             admin: admin.listen().0,
             allowed_hosts: raw.allowed_hosts().into_iter().map(|host| host.value.0).collect(),
@@ -93,6 +94,19 @@ impl Checker<'_> {
                 "serve https: by `tls`, or by a proxy in front, and write its URL here",
             );
         }
+    }
+
+    fn legacy_sse(&mut self, raw: &raw::Process) -> bool {
+        if let Some(At { value: true, place }) = &raw.legacy_sse {
+            let message =
+                "HTTP+SSE is deprecated: its streams cannot be resumed, and a lost one ends every call on it";
+            self.warn(
+                place,
+                message.to_owned(),
+                "keep it for clients that can do no better; all others use `/mcp`",
+            );
+        }
+        raw.legacy_sse()
     }
 
     fn trusted_proxies(&mut self, raw: &raw::Process) -> Vec<IpNet> {

@@ -212,6 +212,19 @@ fn what_mcp_gives_up_is_carried_with_a_warning() {
 }
 
 #[test]
+fn the_oldest_transport_is_off_and_who_turns_it_on_is_told_that_it_is_deprecated() {
+    let told = |main: &str| {
+        let tenant = "tenant: a\nupstreams: { x: { command: npx } }\n";
+        let loaded = Memory::of(&[("portcullis.yaml", main), ("tenants/a.yaml", tenant)]).loaded();
+        let deprecated = loaded.warnings.iter().filter(|warning| warning.message.contains("deprecated"));
+        (loaded.config.legacy_sse, deprecated.map(|warning| warning.line).collect::<Vec<_>>())
+    };
+    assert_eq!(told("keepalive: 15s\n"), (false, vec![]));
+    assert_eq!(told("legacy_sse: false\n"), (false, vec![]));
+    assert_eq!(told("keepalive: 15s\nlegacy_sse: true\n"), (true, vec![2]));
+}
+
+#[test]
 fn a_program_called_with_a_flag_is_no_shell() {
     let text = "tenant: a\nupstreams: { x: { command: npx, args: [\"-c\", x] }, y: { command: sh, args: [run.sh] } }\n";
     assert!(!loaded(text).warnings.iter().any(|warning| warning.message.contains("shell")));
