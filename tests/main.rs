@@ -16,6 +16,7 @@ mod names_and_lists;
 mod revisions;
 
 mod batches;
+mod front_sse;
 mod logging;
 mod streams;
 mod subscriptions;

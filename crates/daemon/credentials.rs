@@ -88,7 +88,7 @@ impl Credentials {
     /// Where clients of a tenant connect: `/mcp` while there is no other tenant.
     fn endpoint(&self, tenant: &str) -> Endpoint {
         let named = self.config.tenants.len() > 1;
-        Endpoint { tenant: named.then(|| tenant.into()), server: None }
+        Endpoint { tenant: named.then(|| tenant.into()), ..Endpoint::default() }
     }
 
     /// A credential is for a tenant that exists; the only one need not be named.

@@ -12,7 +12,7 @@ use bytes::Bytes;
 use tokio::time::{Interval, interval};
 use wire::Pieces;
 
-use crate::{running::Running, session::Reader, snapshot::Snapshot};
+use crate::{pipeline::Hearing, running::Running, session::Reader, snapshot::Snapshot};
 
 /// What a transport hands in: who knocked, and a body nobody has read yet.
 pub struct Arrival {
@@ -29,7 +29,7 @@ pub struct Head {
     pub verb: Verb,
     /// Which endpoint was addressed.
     pub endpoint: Endpoint,
-    /// `Mcp-Session-Id`, as sent.
+    /// `Mcp-Session-Id`, as sent. Over HTTP+SSE the key of the connection, which stands in the address.
     pub session: Option<Box<str>>,
     /// `MCP-Protocol-Version`, as sent; an empty header counts as none.
     pub revision: Option<Box<str>>,
@@ -89,13 +89,36 @@ pub enum Verb {
     Delete,
 }
 
-/// The addressed endpoint, as in the path: `/mcp`, `/mcp/{server}`, `/t/{tenant}/mcp`, `/t/{tenant}/mcp/{server}`.
+/// The addressed endpoint, as in the path: `/mcp`, `/mcp/{server}`, `/t/{tenant}/mcp`, `/t/{tenant}/mcp/{server}`; the
+/// same with `/sse` for the oldest transport, and with `/messages` for what is sent over it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Endpoint {
     /// `{tenant}`, when the path names one.
     pub tenant: Option<Box<str>>,
     /// `{server}`; none is the virtual server `default`.
     pub server: Option<Box<str>>,
+    /// How it is spoken to.
+    pub transport: Transport,
+}
+
+impl Endpoint {
+    /// The same virtual server by Streamable HTTP; none when that is how it is spoken to.
+    pub(crate) fn by_streamable(&self) -> Option<Endpoint> {
+        match self.transport {
+            Transport::Streamable => None,
+            Transport::Sse => Some(Endpoint { transport: Transport::Streamable, ..self.clone() }),
+        }
+    }
+}
+
+/// How clients reach an endpoint.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Transport {
+    /// Streamable HTTP, of both eras.
+    #[default]
+    Streamable,
+    /// HTTP+SSE of 2024-11-05: one event stream that carries all that is said, and messages sent beside it.
+    Sse,
 }
 
 /// A body that is read only when the pipeline asks for it.
@@ -142,34 +165,78 @@ pub enum Reply {
     Listening(Box<Listening>),
 }
 
-/// A stream that was opened by GET: one for what belongs to no request, or one that its client lost and goes on with.
+/// A stream that was opened by GET: one for what belongs to no request, one that its client lost and goes on with, or
+/// one of HTTP+SSE, which carries all that is said.
 pub struct Listening {
-    reader: Reader,
+    source: Source,
+    /// What is told before anything of it.
+    first: Option<Pieces>,
     snapshot: Arc<Snapshot>,
     head: Head,
     check: Interval,
+}
+
+/// Where the events of a stream come from.
+pub(crate) enum Source {
+    /// A stream of a session.
+    Session(Reader),
+    /// A connection of HTTP+SSE.
+    Line(Hearing),
 }
 
 /// How often a long stream's credential is looked at again (spec H-27).
 const CHECK: Duration = Duration::from_secs(5);
 
 impl Listening {
-    pub(crate) fn new(reader: Reader, snapshot: Arc<Snapshot>, head: Head) -> Listening {
-        Listening { reader, snapshot, head, check: interval(CHECK) }
+    pub(crate) fn new(source: Source, snapshot: Arc<Snapshot>, head: Head) -> Listening {
+        Listening { source, first: None, snapshot, head, check: interval(CHECK) }
+    }
+
+    /// The endpoint and the key of a connection of HTTP+SSE, for its first event; none for any other stream.
+    pub fn connection(&self) -> Option<(&Endpoint, &str)> {
+        match &self.source {
+            Source::Session(_) => None,
+            Source::Line(hearing) => Some((&self.head.endpoint, hearing.key())),
+        }
+    }
+
+    /// Tells this event before all others.
+    pub fn begin_with(&mut self, event: Pieces) {
+        self.first = Some(event);
     }
 
     /// The next event as it is written; none when the session, the credential or the gateway ends, or a resumed stream
     /// has given its answer. May be dropped half-way.
     pub async fn next_event(&mut self) -> Option<Pieces> {
+        if let Some(first) = self.first.take() {
+            return Some(first);
+        }
         loop {
             tokio::select! {
-                event = self.reader.next_event() => return event,
+                event = self.source.next_event() => return event,
                 _ = self.check.tick() => {
-                    if self.snapshot.authn.identify(&self.head).is_err() {
+                    if self.source.is_unused() || self.snapshot.authn.identify(&self.head).is_err() {
                         return None;
                     }
                 }
             }
+        }
+    }
+}
+
+impl Source {
+    async fn next_event(&mut self) -> Option<Pieces> {
+        match self {
+            Source::Session(reader) => reader.next_event().await,
+            Source::Line(hearing) => hearing.next_event().await,
+        }
+    }
+
+    /// Opened long ago, and nothing was ever said on it.
+    fn is_unused(&self) -> bool {
+        match self {
+            Source::Session(_) => false,
+            Source::Line(hearing) => hearing.is_unused(),
         }
     }
 }

@@ -9,7 +9,7 @@ use wire::{
 };
 
 use crate::{
-    arrival::{Head, Verb},
+    arrival::{Head, Transport, Verb},
     error::EraError,
     logging::Level,
 };
@@ -25,9 +25,11 @@ pub(crate) fn classify(head: &Head, frame: &Frame) -> Result<Era, EraError> {
     if frame.method_name().len() > LONGEST_METHOD {
         return Err(EraError::NoMessage("the method's name is too long"));
     }
-    let Some(raw) = meta::member(frame.param("_meta"), meta::VERSION) else {
-        return classify_bare(head, frame);
-    };
+    let named = meta::member(frame.param("_meta"), meta::VERSION);
+    if head.endpoint.transport == Transport::Sse {
+        return classify_oldest(named);
+    }
+    let Some(raw) = named else { return classify_bare(head, frame) };
     let version: Cow<'_, str> = serde_json::from_str(raw).map_err(|_| EraError::NoEnvelope(meta::VERSION))?;
     let revision = Revision::parse(&version);
     let agrees = head.revision.as_deref() == Some(&*version);
@@ -57,6 +59,16 @@ pub(crate) fn classify(head: &Head, frame: &Frame) -> Result<Era, EraError> {
     }
     check_headers(head, frame)?;
     Ok(Era::Modern)
+}
+
+/// A message on HTTP+SSE, where handshakes alone say the revision (spec S-06).
+fn classify_oldest(named: Option<&str>) -> Result<Era, EraError> {
+    let Some(raw) = named else { return Ok(Era::Legacy) };
+    let version: Option<Cow<'_, str>> = serde_json::from_str(raw).ok();
+    match version.and_then(|version| Revision::parse(&version)).map(Revision::era) {
+        Some(Era::Legacy) => Ok(Era::Legacy),
+        Some(Era::Modern) | None => Err(EraError::Oldest),
+    }
 }
 
 /// A message that does not name its revision.
@@ -140,15 +152,23 @@ mod tests {
     use wire::Budget;
 
     use super::*;
-    use crate::arrival::Mirrored;
+    use crate::arrival::{Endpoint, Mirrored};
 
     fn check(header: &str, session: &str, body: &str, expected: &Expect) {
         check_mirrored(header, session, ("", ""), body, expected);
     }
 
-    fn check_mirrored(
-        header: &str,
-        session: &str,
+    fn check_mirrored(header: &str, session: &str, mirrored: (&str, &str), body: &str, expected: &Expect) {
+        check_by(Transport::Streamable, (header, session), mirrored, body, expected);
+    }
+
+    fn check_by_sse(header: &str, body: &str, expected: &Expect) {
+        check_by(Transport::Sse, (header, "key"), ("", ""), body, expected);
+    }
+
+    fn check_by(
+        transport: Transport,
+        (header, session): (&str, &str),
         (method, name): (&str, &str),
         body: &str,
         expected: &Expect,
@@ -156,7 +176,7 @@ mod tests {
         let some = |text: &str| (!text.is_empty()).then(|| text.into());
         let head = Head {
             verb: Verb::Post,
-            endpoint: Default::default(),
+            endpoint: Endpoint { transport, ..Endpoint::default() },
             session: some(session),
             revision: some(header),
             last_event: None,
@@ -222,6 +242,19 @@ mod tests {
         check("2025-11-25", "", NAMED, &expect!["revision `2025-11-25` is not served"]);
         check("2025-11-25", "s", NAMED, &expect!["legacy"]);
         check("2026-07-28", "", GONE, &expect!["modern"]);
+    }
+
+    #[test]
+    fn the_oldest_transport_carries_the_handshake_revisions_whatever_its_header_says() {
+        let refused = expect!["HTTP+SSE carries the revisions up to 2025-11-25: speak later ones at `/mcp`"];
+        for header in ["", "2024-11-05", "2026-07-28", "2099-01-01"] {
+            for body in [LIST, INITIALIZE, DISCOVER, STRAY, NAMED] {
+                check_by_sse(header, body, &expect!["legacy"]);
+            }
+            for body in [MODERN, HALF, V999] {
+                check_by_sse(header, body, &refused);
+            }
+        }
     }
 
     #[test]

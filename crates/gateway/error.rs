@@ -108,6 +108,9 @@ pub(crate) enum EraError {
     /// What is asked for comes as an event stream only, which this client does not take (spec H-04).
     #[error("changes are told on an event stream: accept `text/event-stream`")]
     NotAcceptable,
+    /// The oldest transport carries no message of the modern era (spec S-06).
+    #[error("HTTP+SSE carries the revisions up to 2025-11-25: speak later ones at `/mcp`")]
+    Oldest,
     /// GET and DELETE do not exist in the modern era (spec E-07).
     #[error("this method does not exist in the modern era")]
     NoSuchVerb,
@@ -140,6 +143,15 @@ pub(crate) enum SessionError {
     /// `Last-Event-ID` is not of this session, or what it names is not kept any more (spec H-22).
     #[error("unknown event")]
     UnknownEvent,
+    /// No such connection of HTTP+SSE, or it belongs to somebody else (spec S-04, S-05).
+    #[error("unknown or ended connection: open one with GET, and send where its first event says")]
+    NoLine,
+    /// Nothing but `initialize` begins a conversation (spec B-16).
+    #[error("no session: send `initialize` first")]
+    Unopened,
+    /// One connection of HTTP+SSE carries one session.
+    #[error("this connection has a session already: open another one")]
+    Opened,
 }
 
 /// The message asks for something that cannot be found or read.
@@ -321,6 +333,7 @@ impl Error {
                 (hop(code::HEADER_MISMATCH), "header_mismatch")
             }
             Error::Era(EraError::NotAcceptable) => (Http(406, code::INVALID_REQUEST), "not_acceptable"),
+            Error::Era(EraError::Oldest) => (Http(400, code::INVALID_REQUEST), "unsupported_version"),
             Error::Era(EraError::NoSuchVerb) => (Http(405, code::INVALID_REQUEST), "no_such_verb"),
             Error::Session(error) => error.said(),
             Error::Catalog(CatalogError::Method(_)) => (ours(code::METHOD_NOT_FOUND), "unknown_method"),
@@ -459,6 +472,9 @@ impl SessionError {
             SessionError::IdInUse => (Said::Http(400, code::INVALID_REQUEST), "id_in_use"),
             SessionError::NoRevision => (Said::Code(code::INVALID_PARAMS, Origin::Ourselves), "no_revision"),
             SessionError::UnknownEvent => (Said::Http(400, code::INVALID_REQUEST), "unknown_event"),
+            SessionError::NoLine => (Said::Http(404, code::INVALID_REQUEST), "unknown_session"),
+            SessionError::Unopened => (Said::Http(400, code::INVALID_REQUEST), "no_session"),
+            SessionError::Opened => (Said::Http(400, code::INVALID_REQUEST), "session_exists"),
             SessionError::TooManyStreams => (Said::Http(429, code::INTERNAL_ERROR), "too_many_streams"),
         }
     }

@@ -30,7 +30,7 @@ mod tokens;
 mod visit;
 
 pub use arrival::{
-    Arrival, BodyError, Credentials, Endpoint, Head, Listening, Mirrored, Reply, Unread, Verb,
+    Arrival, BodyError, Credentials, Endpoint, Head, Listening, Mirrored, Reply, Transport, Unread, Verb,
 };
 pub use authn::{Connector, IdentityError, JwksError, KeysError, connector};
 pub use gateway::{Gateway, OpenError};

@@ -5,7 +5,11 @@ use std::{collections::HashMap, fmt::Write as _, sync::Arc};
 use config::{Config, Tenant};
 use wire::code::quote;
 
-use crate::{arrival::Endpoint, authn::is_scope, error::AuthnError};
+use crate::{
+    arrival::{Endpoint, Transport},
+    authn::is_scope,
+    error::AuthnError,
+};
 
 /// The URLs clients know our endpoints by.
 #[derive(Clone, Debug)]
@@ -70,7 +74,10 @@ fn path(endpoint: &Endpoint) -> String {
     if let Some(tenant) = &endpoint.tenant {
         let _ = write!(path, "/t/{tenant}");
     }
-    path.push_str("/mcp");
+    path.push_str(match endpoint.transport {
+        Transport::Streamable => "/mcp",
+        Transport::Sse => "/sse",
+    });
     if let Some(server) = &endpoint.server {
         let _ = write!(path, "/{server}");
     }

@@ -2,6 +2,9 @@
 //!
 //! head → identify → body → frame → classify → enter → bind → charge → decide → (ask) → commit → dispatch → close
 
+mod line;
+mod threshold;
+
 use std::{sync::Arc, time::Duration};
 
 use admission::{Call, Decision, Principal, Target, TenantId};
@@ -10,7 +13,7 @@ use upstream::{Connection, Seat, Spec};
 use wire::{Budget, Era, Frame, FrameError, Id, Method, Pieces, Plan, Shape, code};
 
 use crate::{
-    arrival::{Arrival, BodyError, Head, Listening, Reply, Verb},
+    arrival::{Arrival, BodyError, Head, Listening, Reply, Source, Transport, Verb},
     audit::{Outcome, Record, Unheard},
     batch,
     catalog::{self, Catalog, View},
@@ -23,7 +26,7 @@ use crate::{
     visit::Visit,
 };
 
-mod threshold;
+pub(crate) use line::Hearing;
 
 /// `initialize` waits for upstreams that have not said what they can, but never longer than this.
 const INTRODUCTION: Duration = Duration::from_millis(800);
@@ -119,6 +122,9 @@ impl Gateway {
             let done = self.serve_stream(&place, &mut record);
             return close(record, done.map_err(Failure::from));
         };
+        if place.head.endpoint.transport == Transport::Sse {
+            return line::serve(self, place, body, record).await;
+        }
         if let Ok(bytes) = &body
             && let Some(session) = batch::session(self, &place, bytes)
         {
@@ -332,8 +338,11 @@ impl Gateway {
 
     /// GET opens a session's stream, DELETE ends the session. Neither carries a message, so there is
     /// nothing to decide beyond whose session it is.
-    fn serve_stream(&self, place: &Place, record: &mut Record) -> Result<Answered, Error> {
+    fn serve_stream(self: &Arc<Self>, place: &Place, record: &mut Record) -> Result<Answered, Error> {
         let Place { catalog, server, asker, head, .. } = place;
+        if head.endpoint.transport == Transport::Sse {
+            return line::open(self, place);
+        }
         era::classify_head(head)?;
         let session = self.sessions.find(head, asker, server)?;
         record.entered(&session.principal, Some(session.revision));
@@ -351,7 +360,8 @@ impl Gateway {
                 if let Some(view) = catalog.view(server) {
                     session.announce(|kind| view.list(kind).version);
                 }
-                let listening = Listening::new(reader, Arc::clone(&place.snapshot), head.clone());
+                let listening =
+                    Listening::new(Source::Session(reader), Arc::clone(&place.snapshot), head.clone());
                 Ok(Answered::Listening(Box::new(listening)))
             }
         }

@@ -19,7 +19,7 @@ use wire::{Pieces, sse};
 
 use crate::{
     arrival::Head,
-    session::{Reader, Session, Stream},
+    session::{Owed, Reader, Session, Stream},
 };
 
 /// Messages before the answer that may wait for a slow reader; more are dropped.
@@ -118,6 +118,20 @@ impl Running {
                 self.work = work;
                 Following(Source::Live(self))
             }
+        }
+    }
+
+    /// Lets the request say all it says on a connection that carries other things too, in a task of its own. `most`
+    /// bytes of answers may wait there.
+    pub(crate) fn onto(mut self, owed: Owed, most: usize) {
+        self.outbox.move_to(owed.stream());
+        // INVARIANT: nobody has waited for it yet, so it has not begun.
+        if let Work::Here(answering) = mem::replace(&mut self.work, Work::Over(None)) {
+            drop(self.counted.task_tracker().spawn(async move {
+                if let Some(out) = answering.await {
+                    owed.answer(out.message, most);
+                }
+            }));
         }
     }
 

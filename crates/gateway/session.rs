@@ -5,6 +5,7 @@
 
 mod asked;
 mod event;
+mod line;
 mod registry;
 mod roll;
 mod room;
@@ -27,6 +28,7 @@ use tokio_util::sync::CancellationToken;
 use wire::{Capability, Id, Kind, Method, Pieces, Revision, code};
 
 pub(crate) use asked::{AskError, Asked};
+pub(crate) use line::{Line, Owed};
 pub(crate) use registry::{SessionLimits, Sessions, name};
 pub(crate) use stream::{Reader, Stream};
 
@@ -257,6 +259,7 @@ impl Session {
         self.ended.cancel();
         self.close_streams();
         drop(lock(&self.place).take());
+        self.store.hang_up();
     }
 
     /// Ends the streams for what belongs to no request.

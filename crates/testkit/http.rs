@@ -330,7 +330,8 @@ impl Stream {
 }
 
 fn parsed(events: &[wire::sse::Event]) -> Vec<Value> {
-    let full = events.iter().filter(|event| !event.data.is_empty());
+    // HTTP+SSE has events that are no messages.
+    let full = events.iter().filter(|event| !event.data.is_empty() && &*event.name == "message");
     full.map(|event| serde_json::from_slice(&event.data).unwrap()).collect()
 }
 

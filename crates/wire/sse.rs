@@ -21,6 +21,22 @@ pub fn event(message: &Pieces, id: Option<&str>) -> Pieces {
     pieces
 }
 
+/// One message as one event of HTTP+SSE, whose readers tell events apart by their names (spec S-03).
+pub fn named(message: &Pieces) -> Pieces {
+    let mut pieces = Pieces::with_capacity(message.count() + 2);
+    pieces.push_as_is(Bytes::from_static(b"event: message\ndata: "));
+    message.iter().for_each(|piece| pieces.push_as_is(piece.clone()));
+    pieces.push_as_is(Bytes::from_static(b"\n\n"));
+    pieces
+}
+
+/// The first event of HTTP+SSE: the URI that messages are sent to, without line breaks (spec S-02).
+pub fn endpoint(uri: &str) -> Pieces {
+    let mut pieces = Pieces::with_capacity(1);
+    pieces.push_as_is(format!("event: endpoint\ndata: {uri}\n\n").into());
+    pieces
+}
+
 /// The first event of a stream: says where to come back to and after how many milliseconds, and nothing else (spec H-23).
 pub fn priming(id: &str, retry: u32) -> Pieces {
     let mut pieces = Pieces::with_capacity(1);

@@ -27,6 +27,9 @@ enum Fit {
 }
 
 impl Accepts {
+    /// Both, by name.
+    pub(crate) const EVERYTHING: Accepts = Accepts { json: true, events: true, events_by_name: true };
+
     /// Reads all `Accept` headers as one list. No header, or an empty one, takes everything.
     pub(crate) fn of(headers: &HeaderMap) -> Accepts {
         let mut values = headers.get_all(header::ACCEPT).iter();

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use config::Config;
-use gateway::{Arrival, Endpoint, Head, Mirrored, Verb};
+use gateway::{Arrival, Endpoint, Head, Mirrored, Transport, Verb};
 use http::{
     HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Version, header,
     request::Parts,
@@ -18,7 +18,7 @@ use crate::{
     transport::{
         accept::{Accepts, sends_json, sends_plain},
         body::{Body, Intake, NoRoom},
-        cors, forwarded,
+        cors, forwarded, legacy_sse,
         refusal::Refusal,
     },
 };
@@ -45,6 +45,19 @@ pub(crate) struct Door {
     allowed: Allowed,
     trusted_proxies: Vec<IpNet>,
     intake: Intake,
+    /// Whether HTTP+SSE is served too (spec S-10).
+    legacy_sse: bool,
+}
+
+/// What a path names of an endpoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Part {
+    /// The one address of Streamable HTTP.
+    Mcp,
+    /// The stream of HTTP+SSE.
+    Sse,
+    /// Where its messages go.
+    Messages,
 }
 
 /// What a well-formed request asks for.
@@ -68,6 +81,7 @@ impl Door {
             allowed: Allowed::for_clients(config),
             trusted_proxies: config.trusted_proxies.clone(),
             intake: Intake::new(config.limits.body),
+            legacy_sse: config.legacy_sse,
         }
     }
 
@@ -77,96 +91,114 @@ impl Door {
         let (head, body) = request.into_parts();
         let origin = self.allowed.admit(&head, ends.local)?;
         let peer = forwarded::client(&head.headers, ends.peer, &self.trusted_proxies);
-        let asked = arrival(&head, body, Ends { peer, ..ends }, received, &self.intake);
+        let asked = self.arrival(&head, body, Ends { peer, ..ends }, received);
         Ok((origin, asked))
     }
-}
 
-/// Reads the head of a request, in the order in which it is told what is wrong with it.
-fn arrival(
-    head: &Parts,
-    body: Incoming,
-    ends: Ends,
-    received: Instant,
-    intake: &Intake,
-) -> Result<Asked, Refusal> {
-    // Whether HTTP/2 may be spoken was decided when the connection began.
-    if !matches!(head.version, Version::HTTP_11 | Version::HTTP_2) {
-        return Err(Refusal::new(StatusCode::HTTP_VERSION_NOT_SUPPORTED, "speak HTTP/1.1"));
-    }
-    if head.uri.path_and_query().is_some_and(|target| target.as_str().len() > TARGET_BYTES) {
-        return Err(Refusal::new(
-            StatusCode::URI_TOO_LONG,
-            format!("the address is longer than {TARGET_BYTES} bytes"),
-        ));
-    }
-    let (described, path) = match head.uri.path().strip_prefix(WELL_KNOWN) {
-        Some(path) => (true, path),
-        None => (false, head.uri.path()),
-    };
-    let endpoint = endpoint(path)
-        .ok_or_else(|| Refusal::new(StatusCode::NOT_FOUND, "nothing here: MCP is at `/mcp` and below it"))?;
-    if cors::is_preflight(head) {
-        return Ok(Asked::Preflight(cors::preflight(&head.headers)));
-    }
-    if described {
-        return match head.method {
-            Method::GET | Method::HEAD => Ok(Asked::Metadata(endpoint)),
-            _ => Err(Refusal::new(StatusCode::METHOD_NOT_ALLOWED, "GET the document")
-                .with(header::ALLOW, "GET, HEAD")),
+    /// Reads the head of a request, in the order in which it is told what is wrong with it.
+    fn arrival(&self, head: &Parts, body: Incoming, ends: Ends, received: Instant) -> Result<Asked, Refusal> {
+        // Whether HTTP/2 may be spoken was decided when the connection began.
+        if !matches!(head.version, Version::HTTP_11 | Version::HTTP_2) {
+            return Err(Refusal::new(StatusCode::HTTP_VERSION_NOT_SUPPORTED, "speak HTTP/1.1"));
+        }
+        if head.uri.path_and_query().is_some_and(|target| target.as_str().len() > TARGET_BYTES) {
+            return Err(Refusal::new(
+                StatusCode::URI_TOO_LONG,
+                format!("the address is longer than {TARGET_BYTES} bytes"),
+            ));
+        }
+        let (described, path) = match head.uri.path().strip_prefix(WELL_KNOWN) {
+            Some(path) => (true, path),
+            None => (false, head.uri.path()),
         };
+        let (endpoint, part) = addressed(path)
+            .filter(|(_, part)| *part == Part::Mcp || self.legacy_sse)
+            .filter(|(_, part)| *part != Part::Messages || !described)
+            .ok_or_else(|| {
+                Refusal::new(StatusCode::NOT_FOUND, "nothing here: MCP is at `/mcp` and below it")
+            })?;
+        if cors::is_preflight(head) {
+            return Ok(Asked::Preflight(cors::preflight(&head.headers)));
+        }
+        if described {
+            return match head.method {
+                Method::GET | Method::HEAD => Ok(Asked::Metadata(endpoint)),
+                _ => Err(Refusal::new(StatusCode::METHOD_NOT_ALLOWED, "GET the document")
+                    .with(header::ALLOW, "GET, HEAD")),
+            };
+        }
+        let verb = verb(&head.method, part)?;
+        let accepts = match part {
+            Part::Mcp | Part::Sse => Accepts::of(&head.headers),
+            // What is answered does not come back this way.
+            Part::Messages => Accepts::EVERYTHING,
+        };
+        match verb {
+            Verb::Post => check_post(&head.headers, &body, accepts, self.intake.limit())?,
+            Verb::Get if !accepts.events => return Err(not_acceptable("`text/event-stream`")),
+            Verb::Get | Verb::Delete => (),
+        }
+        let (session, revision) = match part {
+            Part::Mcp => (text(&head.headers, &SESSION)?, text(&head.headers, &REVISION)?),
+            // There the address says the one, and nothing needs to say the other (spec S-06).
+            Part::Sse | Part::Messages => (legacy_sse::key(&head.uri), None),
+        };
+        let head = Head {
+            verb,
+            endpoint,
+            session,
+            revision,
+            last_event: if verb == Verb::Get { text(&head.headers, &LAST_EVENT)? } else { None },
+            accepts_json: accepts.json,
+            accepts_events: if verb == Verb::Get { accepts.events } else { accepts.stream_in_answer() },
+            authorization: texts(&head.headers, &header::AUTHORIZATION).into_iter().collect(),
+            mirror: mirrored(&head.headers),
+            peer: ends.peer,
+            received,
+        };
+        let (body, no_room) = self.intake.unread(body);
+        Ok(Asked::Serve(Arrival { head, body }, accepts, no_room))
     }
-    let verb = verb(&head.method)?;
-    let accepts = Accepts::of(&head.headers);
-    match verb {
-        Verb::Post => check_post(&head.headers, &body, accepts, intake.limit())?,
-        Verb::Get if !accepts.events => return Err(not_acceptable("`text/event-stream`")),
-        Verb::Get | Verb::Delete => (),
-    }
-    let head = Head {
-        verb,
-        endpoint,
-        session: text(&head.headers, &SESSION)?,
-        revision: text(&head.headers, &REVISION)?,
-        last_event: if verb == Verb::Get { text(&head.headers, &LAST_EVENT)? } else { None },
-        accepts_json: accepts.json,
-        accepts_events: if verb == Verb::Get { accepts.events } else { accepts.stream_in_answer() },
-        authorization: texts(&head.headers, &header::AUTHORIZATION).into_iter().collect(),
-        mirror: mirrored(&head.headers),
-        peer: ends.peer,
-        received,
-    };
-    let (body, no_room) = intake.unread(body);
-    Ok(Asked::Serve(Arrival { head, body }, accepts, no_room))
 }
 
-/// The endpoint a path names. Compared as it came: nothing is decoded, joined or redirected, a final slash is as good
-/// as none (bug B59, security 42).
-fn endpoint(path: &str) -> Option<Endpoint> {
+/// What a path names. Compared as it came: nothing is decoded, joined or redirected, a final slash is as good as none
+/// (bug B59, security 42).
+fn addressed(path: &str) -> Option<(Endpoint, Part)> {
     let path = path.strip_suffix('/').unwrap_or(path);
     let mut segments = path.strip_prefix('/')?.split('/');
     let mut next = || segments.next();
-    let (tenant, server) = match (next(), next(), next(), next(), next()) {
-        (Some("mcp"), server, None, ..) => (None, server),
-        (Some("t"), Some(tenant), Some("mcp"), server, None) => (Some(tenant), server),
+    let (tenant, part, server) = match (next(), next(), next(), next(), next()) {
+        (Some("t"), Some(tenant), Some(part), server, None) => (Some(tenant), part, server),
+        (Some(part), server, None, ..) => (None, part, server),
         _ => return None,
     };
     if [tenant, server].contains(&Some("")) {
         return None;
     }
-    Some(Endpoint { tenant: tenant.map(Into::into), server: server.map(Into::into) })
+    let (part, transport) = match part {
+        "mcp" => (Part::Mcp, Transport::Streamable),
+        "sse" => (Part::Sse, Transport::Sse),
+        "messages" => (Part::Messages, Transport::Sse),
+        _ => return None,
+    };
+    Some((Endpoint { tenant: tenant.map(Into::into), server: server.map(Into::into), transport }, part))
 }
 
-fn verb(method: &Method) -> Result<Verb, Refusal> {
-    match *method {
-        Method::POST => Ok(Verb::Post),
-        Method::GET => Ok(Verb::Get),
-        Method::DELETE => Ok(Verb::Delete),
-        _ => Err(Refusal::new(
-            StatusCode::METHOD_NOT_ALLOWED,
-            "POST a message, GET the event stream, or DELETE the session",
-        )
-        .with(header::ALLOW, "GET, POST, DELETE")),
+fn verb(method: &Method, part: Part) -> Result<Verb, Refusal> {
+    match (part, method) {
+        (Part::Mcp | Part::Messages, &Method::POST) => Ok(Verb::Post),
+        (Part::Mcp | Part::Sse, &Method::GET) => Ok(Verb::Get),
+        (Part::Mcp, &Method::DELETE) => Ok(Verb::Delete),
+        (part, _) => {
+            let (advice, allowed) = match part {
+                Part::Mcp => {
+                    ("POST a message, GET the event stream, or DELETE the session", "GET, POST, DELETE")
+                }
+                Part::Sse => ("GET the event stream: its first event says where messages go", "GET"),
+                Part::Messages => ("POST a message", "POST"),
+            };
+            Err(Refusal::new(StatusCode::METHOD_NOT_ALLOWED, advice).with(header::ALLOW, allowed))
+        }
     }
 }
 

@@ -16,6 +16,7 @@ use crate::{
         body::{self, Body},
         cors,
         door::{Asked, Door, SESSION},
+        legacy_sse,
         refusal::Refusal,
     },
 };
@@ -35,6 +36,8 @@ pub(crate) struct StreamableHttp {
     gateway: Arc<Gateway>,
     door: Door,
     keepalive: Duration,
+    /// What stands before our paths where clients see them.
+    prefix: String,
     beats: Notify,
 }
 
@@ -66,7 +69,13 @@ impl Site for StreamableHttp {
 impl StreamableHttp {
     /// The clients' listener of a gateway.
     pub(crate) fn new(config: &Config, gateway: Arc<Gateway>) -> StreamableHttp {
-        StreamableHttp { gateway, door: Door::new(config), keepalive: config.keepalive, beats: Notify::new() }
+        StreamableHttp {
+            gateway,
+            door: Door::new(config),
+            keepalive: config.keepalive,
+            prefix: legacy_sse::prefix(config),
+            beats: Notify::new(),
+        }
     }
 
     /// Beats until it is dropped.
@@ -111,7 +120,10 @@ impl StreamableHttp {
                 response
             }
             Reply::Running(running) => self.follow(running, accepts).await,
-            Reply::Listening(listening) => event_stream(body::listening(listening, self.keepalive)),
+            Reply::Listening(mut listening) => {
+                legacy_sse::introduce(&mut listening, &self.prefix);
+                event_stream(body::listening(listening, self.keepalive))
+            }
         }
     }
 

@@ -114,15 +114,17 @@ impl Identity {
         if !accepted || !names(endpoint, tenant) || (endpoint.tenant.is_none() && !anywhere) {
             return Err(Flaw::Tenant);
         }
-        let resource;
-        let expected = match &issuer.audience {
-            Some(audience) => &**audience,
+        let names =
+            |expected: &str| verified.audiences.iter().any(|audience| same_audience(audience, expected));
+        let is_meant = match &issuer.audience {
+            Some(audience) => names(audience),
+            // A virtual server is the same one by its older transport.
             None => {
-                resource = self.addresses.resource(endpoint);
-                &resource
+                names(&self.addresses.resource(endpoint))
+                    || endpoint.by_streamable().is_some_and(|same| names(&self.addresses.resource(&same)))
             }
         };
-        if !verified.audiences.iter().any(|audience| same_audience(audience, expected)) {
+        if !is_meant {
             return Err(Flaw::Audience);
         }
         verified.check_time(now).inspect_err(|_| {

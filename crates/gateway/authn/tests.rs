@@ -127,6 +127,12 @@ async fn an_audience_is_one_endpoint_unless_the_operator_names_another() {
     for path in ["/t/acme/mcp", "/t/acme/mcp/other", "/t/acme/mcp/Docs"] {
         assert_eq!(place.judge(path, &server, now()), Err(Flaw::Audience), "{path}");
     }
+    // By the oldest transport it is the same virtual server; what was issued for that is good for nothing else.
+    let by_sse = at("https://gw.example/t/acme/sse/docs");
+    assert!([&server, &by_sse].iter().all(|token| place.judge("/t/acme/sse/docs", token, now()).is_ok()));
+    for (path, token) in [("/t/acme/mcp/docs", &by_sse), ("/t/acme/sse", &by_sse), ("/t/acme/sse", &server)] {
+        assert_eq!(place.judge(path, token, now()), Err(Flaw::Audience), "{path}");
+    }
     let place =
         Place::with(ISSUER, &mint::jwks(), |issuer| issuer.audience = Some("api://gw".to_owned())).await;
     for path in ["/mcp", "/t/acme/mcp", "/mcp/docs"] {

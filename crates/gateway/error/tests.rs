@@ -41,6 +41,7 @@ fn all() -> Vec<Error> {
         EraError::VersionHeader.into(),
         EraError::NoMessage("why").into(),
         EraError::NotAcceptable.into(),
+        EraError::Oldest.into(),
         EraError::NoSuchVerb.into(),
         SessionError::Missing.into(),
         SessionError::Unknown.into(),
@@ -50,6 +51,9 @@ fn all() -> Vec<Error> {
         SessionError::NoRevision.into(),
         SessionError::TooManyStreams.into(),
         SessionError::UnknownEvent.into(),
+        SessionError::NoLine.into(),
+        SessionError::Unopened.into(),
+        SessionError::Opened.into(),
         CatalogError::Method("no/such".into()).into(),
         CatalogError::Parameter("name").into(),
         CatalogError::Cursor.into(),
@@ -112,6 +116,7 @@ fn the_table_is_what_it_was_when_it_was_reviewed() {
         400 "error":{"code":-32020,"message":"`MCP-Protocol-Version` and the body name different revisions","data":{"reason":"header_mismatch"}}}
         400 "error":{"code":-32600,"message":"why","data":{"reason":"not_a_message"}}}
         406 "error":{"code":-32600,"message":"changes are told on an event stream: accept `text/event-stream`","data":{"reason":"not_acceptable"}}}
+        400 "error":{"code":-32600,"message":"HTTP+SSE carries the revisions up to 2025-11-25: speak later ones at `/mcp`","data":{"reason":"unsupported_version"}}}
         405 "error":{"code":-32600,"message":"this method does not exist in the modern era","data":{"reason":"no_such_verb"}}}
         400 "error":{"code":-32600,"message":"no session: send `initialize` first, then every request with its `Mcp-Session-Id`","data":{"reason":"no_session"}}}
         404 "error":{"code":-32600,"message":"unknown or ended session: start a new one with `initialize`","data":{"reason":"unknown_session"}}}
@@ -121,6 +126,9 @@ fn the_table_is_what_it_was_when_it_was_reviewed() {
         200 "error":{"code":-32602,"message":"`protocolVersion` is missing","data":{"reason":"no_revision"}}}
         429 "error":{"code":-32603,"message":"too many streams","data":{"reason":"too_many_streams"}}}
         400 "error":{"code":-32600,"message":"unknown event","data":{"reason":"unknown_event"}}}
+        404 "error":{"code":-32600,"message":"unknown or ended connection: open one with GET, and send where its first event says","data":{"reason":"unknown_session"}}}
+        400 "error":{"code":-32600,"message":"no session: send `initialize` first","data":{"reason":"no_session"}}}
+        400 "error":{"code":-32600,"message":"this connection has a session already: open another one","data":{"reason":"session_exists"}}}
         200 "error":{"code":-32601,"message":"unknown method `no/such`","data":{"reason":"unknown_method"}}}
         200 "error":{"code":-32602,"message":"parameter `name` is missing or malformed","data":{"reason":"bad_parameter"}}}
         200 "error":{"code":-32602,"message":"unknown cursor","data":{"reason":"unknown_cursor"}}}

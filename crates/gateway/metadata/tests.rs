@@ -5,7 +5,10 @@ use std::path::{Path, PathBuf};
 use config::{Config, Files, Identity, Issuer, JwksSource};
 
 use super::{Addresses, Signposts, endpoint_url, same_audience};
-use crate::{arrival::Endpoint, error::AuthnError};
+use crate::{
+    arrival::{Endpoint, Transport},
+    error::AuthnError,
+};
 
 struct Memory;
 
@@ -64,7 +67,7 @@ fn config(public_url: Option<&str>, tenants: &[(&str, &[&str])]) -> Config {
 
 fn endpoint(tenant: &str, server: &str) -> Endpoint {
     let some = |text: &str| Some(Box::from(text)).filter(|_| !text.is_empty());
-    Endpoint { tenant: some(tenant), server: some(server) }
+    Endpoint { tenant: some(tenant), server: some(server), ..Endpoint::default() }
 }
 
 const GW: Option<&str> = Some("https://gw.example");
@@ -107,6 +110,18 @@ fn without_an_issuer_there_is_nowhere_to_go() {
     assert_eq!(signposts.document(&endpoint("", "")), None);
     let named = Signposts::new(&config(GW, &[("acme", &["corporate"])]));
     assert_eq!(named.document(&endpoint("", "")), None, "a name is no place");
+}
+
+#[test]
+fn the_oldest_transport_has_documents_of_its_own() {
+    let signposts = Signposts::new(&config(GW, &[ACME]));
+    let by_sse = Endpoint { transport: Transport::Sse, ..endpoint("acme", "docs") };
+    assert!(
+        signposts.document(&by_sse).unwrap().contains(r#""resource":"https://gw.example/t/acme/sse/docs""#)
+    );
+    let challenge = signposts.challenge(&by_sse, &AuthnError::Missing).unwrap();
+    let document = "https://gw.example/.well-known/oauth-protected-resource/t/acme/sse/docs";
+    assert!(challenge.contains(document), "{challenge}");
 }
 
 #[test]

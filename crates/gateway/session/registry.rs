@@ -15,15 +15,21 @@ use upstream::Seat;
 use wire::{Frame, Kind, Method, Revision};
 
 use super::{
-    Session,
+    Session, Stream,
     event::Stamp,
+    line::Lines,
     lock,
     roll::{Full, Roll, Seated},
     room::Rooms,
     store::Store,
 };
 use crate::{
-    arrival::Head, authn::Authn, error::SessionError, logging::Level, telemetry::Metrics, visit::Visit,
+    arrival::{Head, Transport},
+    authn::Authn,
+    error::SessionError,
+    logging::Level,
+    telemetry::Metrics,
+    visit::Visit,
 };
 
 /// Sessions there may be, whoever opened them. Anonymous clients have no principal of their own to
@@ -49,7 +55,8 @@ pub(crate) struct SessionLimits {
 pub(crate) struct Sessions {
     open: papaya::HashMap<Arc<str>, Arc<Session>>,
     roll: Arc<Roll>,
-    limits: SessionLimits,
+    pub(super) lines: Lines,
+    pub(super) limits: SessionLimits,
     draining: AtomicBool,
     rooms: Rooms,
     metrics: Arc<Metrics>,
@@ -72,6 +79,7 @@ impl Sessions {
         Sessions {
             open: papaya::HashMap::new(),
             roll: Arc::default(),
+            lines: Lines::default(),
             limits,
             draining: AtomicBool::new(false),
             rooms: Rooms::default(),
@@ -94,7 +102,8 @@ impl Sessions {
         frame: &Frame,
     ) -> Result<Visit, SessionError> {
         if frame.method() == Some(Method::Initialize) && frame.id().is_some() {
-            return self.draft(asker, server, frame).map(Visit::Opening);
+            let line = self.carrier(head, asker.1, server)?;
+            return self.draft(asker, server, frame, line).map(Visit::Opening);
         }
         self.find(head, asker.1, server).map(Visit::Within)
     }
@@ -109,8 +118,13 @@ impl Sessions {
         asker: &Principal,
         server: &Arc<str>,
     ) -> Result<Arc<Session>, SessionError> {
-        let id = head.session.as_deref().ok_or(SessionError::Missing)?;
-        let session = self.open.pin().get(id).map(Arc::clone).ok_or(SessionError::Unknown)?;
+        let session = match head.endpoint.transport {
+            Transport::Streamable => {
+                let id = head.session.as_deref().ok_or(SessionError::Missing)?;
+                self.open.pin().get(id).map(Arc::clone).ok_or(SessionError::Unknown)?
+            }
+            Transport::Sse => self.line(head, asker, server)?.session()?,
+        };
         if !is_same(&session.principal, asker) || session.server != *server {
             return Err(SessionError::Unknown);
         }
@@ -124,6 +138,7 @@ impl Sessions {
         (authn, asker): (&Authn, &Arc<Principal>),
         server: &Arc<str>,
         frame: &Frame,
+        line: Option<Arc<Stream>>,
     ) -> Result<Arc<Session>, SessionError> {
         if self.draining.load(Ordering::Relaxed) {
             return Err(SessionError::Draining);
@@ -144,7 +159,7 @@ impl Sessions {
         let declared = frame.param("capabilities");
         let client = declared.filter(|raw| raw.starts_with('{') && raw.len() <= CAPABILITIES).unwrap_or("{}");
         let stamp = Stamp::new().map_err(|_| SessionError::TooMany)?;
-        let store = Store::new(self.rooms.of(&principal.tenant), stamp);
+        let store = Store::new(self.rooms.of(&principal.tenant), stamp).on(line);
         let session = Session::new(id, principal, Arc::clone(server), (revision, client), store);
         *lock(&session.place) = Some(place);
         Ok(Arc::new(session))
@@ -239,6 +254,7 @@ impl Sessions {
         for session in self.open.pin().values() {
             session.close_streams();
         }
+        self.lines.nudge();
         self.tracker.close();
     }
 
@@ -249,6 +265,7 @@ impl Sessions {
         for session in all {
             self.end(&session);
         }
+        self.lines.end();
     }
 
     /// Whether new sessions are refused.
@@ -264,7 +281,7 @@ impl Sessions {
 
 /// Whether a session's owner asks: the same subject of the same issuer in the same tenant, whatever its
 /// credential (spec H-13). An anonymous session is its own principal; its id is all that anybody can show.
-fn is_same(owner: &Principal, asker: &Principal) -> bool {
+pub(super) fn is_same(owner: &Principal, asker: &Principal) -> bool {
     owner.tenant == asker.tenant
         && owner.issuer == asker.issuer
         && (asker.issuer.is_empty() || owner.subject == asker.subject)

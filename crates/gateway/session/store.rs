@@ -31,6 +31,8 @@ const AWAY: Duration = Duration::from_secs(5 * 60);
 pub(super) struct Store {
     room: Arc<Room>,
     stamp: Stamp,
+    /// The connection that carries all there is to say, where that is the transport.
+    line: Option<Arc<Stream>>,
     streams: Mutex<Streams>,
 }
 
@@ -44,7 +46,12 @@ struct Streams {
 
 impl Store {
     pub(super) fn new(room: Arc<Room>, stamp: Stamp) -> Store {
-        Store { room, stamp, streams: Mutex::default() }
+        Store { room, stamp, line: None, streams: Mutex::default() }
+    }
+
+    /// The same for a session that a connection of HTTP+SSE carries.
+    pub(super) fn on(self, line: Option<Arc<Stream>>) -> Store {
+        Store { line, ..self }
     }
 
     fn open(&self, purpose: Purpose, revision: Revision) -> Result<Arc<Stream>, SessionError> {
@@ -65,6 +72,9 @@ impl Store {
     /// Puts a message on the newest stream that is read, since a client that lost a stream without our noticing has
     /// opened another.
     pub(super) fn deliver(&self, message: &Pieces) -> bool {
+        if let Some(line) = &self.line {
+            return line.say(message.clone());
+        }
         let streams = lock(&self.streams);
         streams.for_session().any(|stream| stream.is_read() && stream.say(message.clone()))
     }
@@ -78,7 +88,8 @@ impl Store {
     }
 
     pub(super) fn is_read(&self) -> bool {
-        lock(&self.streams).known.iter().any(|stream| stream.is_read())
+        let open = lock(&self.streams).known.iter().any(|stream| stream.is_read());
+        open || self.line.as_ref().is_some_and(|line| line.is_read())
     }
 
     /// Forgets what nobody came back for.
@@ -89,6 +100,13 @@ impl Store {
     /// Ends the streams for what belongs to no request. Those of requests end with them.
     pub(super) fn close(&self) {
         lock(&self.streams).for_session().for_each(|stream| stream.end());
+    }
+
+    /// Ends the connection that carries the session.
+    pub(super) fn hang_up(&self) {
+        if let Some(line) = &self.line {
+            line.end();
+        }
     }
 }
 

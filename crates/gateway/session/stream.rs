@@ -26,6 +26,10 @@ const WAITING: usize = 16;
 /// What must not be lost may wait beyond that: each question, and that it is taken back.
 const QUESTIONS: usize = 128;
 
+/// Messages that may wait on a stream which carries all of a session; answers may wait beyond that.
+const ALL_WAITING: usize = 64;
+const ANSWERS: usize = 1024;
+
 /// Events of one stream that are kept.
 const EVENTS: usize = 64;
 
@@ -67,6 +71,8 @@ pub(super) enum Worth {
 pub(crate) struct Stream {
     pub(super) number: u32,
     pub(super) purpose: Purpose,
+    /// What may be lost is dropped when so much waits.
+    waiting: usize,
     /// Where its events are kept; none in revisions without event ids.
     room: Option<Arc<Room>>,
     log: Mutex<Log>,
@@ -110,29 +116,23 @@ impl Stream {
             let held = room.as_ref().and_then(|room| room.hold(0));
             events.push_back(Event { message: Pieces::default(), held });
         }
-        let log = Log {
-            events,
-            first: 0,
-            at: 0,
-            bytes: 0,
-            turn: 0,
-            is_read: false,
-            waker: None,
-            is_over: false,
-            is_forgotten: false,
-            since: Instant::now(),
-        };
-        Arc::new(Stream { number, purpose, room, log: Mutex::new(log) })
+        Arc::new(Stream { number, purpose, waiting: WAITING, room, log: Mutex::new(Log::new(events)) })
+    }
+
+    /// A stream that carries all that a session says, its answers included. Nobody can come back to it.
+    pub(super) fn of_line() -> Arc<Stream> {
+        let log = Mutex::new(Log::new(VecDeque::new()));
+        Arc::new(Stream { number: 0, purpose: Purpose::Session, waiting: ALL_WAITING, room: None, log })
     }
 
     /// Says something that may be lost; whether it was taken.
     pub(crate) fn say(&self, message: Pieces) -> bool {
-        self.push(message, WAITING)
+        self.push(message, self.waiting)
     }
 
     /// Says something that must not be lost; false when nobody will read it.
     pub(crate) fn put(&self, message: Pieces) -> bool {
-        self.push(message, WAITING + QUESTIONS)
+        self.push(message, self.waiting + QUESTIONS)
     }
 
     fn push(&self, message: Pieces, waiting: usize) -> bool {
@@ -164,6 +164,24 @@ impl Stream {
         log.end();
     }
 
+    /// An answer among others. Whoever lets more than `most` bytes of them wait does not read: the stream is over then.
+    pub(super) fn carry(&self, message: Pieces, most: usize) {
+        let mut log = lock(&self.log);
+        if log.is_over {
+            return;
+        }
+        let bytes: usize = log.events.iter().map(|event| event.message.len()).sum();
+        if bytes > most || log.unread() >= ANSWERS {
+            log.is_forgotten = true;
+            log.is_read = false;
+            log.forget_unkept();
+            log.end();
+            return;
+        }
+        log.add(Event { message, held: None });
+        log.wake();
+    }
+
     /// Nothing more comes.
     pub(crate) fn end(&self) {
         lock(&self.log).end();
@@ -184,7 +202,7 @@ impl Stream {
     }
 
     /// Makes whoever reads from here on the only one (spec H-20).
-    fn enter(&self) -> u64 {
+    pub(super) fn enter(&self) -> u64 {
         lock(&self.log).enter()
     }
 
@@ -199,7 +217,7 @@ impl Stream {
         Some(log.enter())
     }
 
-    fn leave(&self, turn: u64) {
+    pub(super) fn leave(&self, turn: u64) {
         let mut log = lock(&self.log);
         if log.turn != turn {
             return;
@@ -246,7 +264,12 @@ impl Stream {
         self.worth() <= Worth::Silent && lock(&self.log).since.elapsed() >= age
     }
 
-    fn poll_next(&self, turn: u64, cx: &Context<'_>) -> Poll<Option<(u64, Pieces)>> {
+    /// Lets its reader look again.
+    pub(super) fn nudge(&self) {
+        lock(&self.log).wake();
+    }
+
+    pub(super) fn poll_next(&self, turn: u64, cx: &Context<'_>) -> Poll<Option<(u64, Pieces)>> {
         let mut log = lock(&self.log);
         if log.turn != turn {
             return Poll::Ready(None);
@@ -263,6 +286,21 @@ impl Stream {
 }
 
 impl Log {
+    fn new(events: VecDeque<Event>) -> Log {
+        Log {
+            events,
+            first: 0,
+            at: 0,
+            bytes: 0,
+            turn: 0,
+            is_read: false,
+            waker: None,
+            is_over: false,
+            is_forgotten: false,
+            since: Instant::now(),
+        }
+    }
+
     fn unread(&self) -> usize {
         // INVARIANT: never more than there are events.
         usize::try_from((self.first + self.events.len() as u64).saturating_sub(self.at)).unwrap_or(usize::MAX)

@@ -347,3 +347,68 @@ fn so_many_questions_wait_and_no_more() {
     waiting.pop();
     assert!(ask().is_ok());
 }
+
+/// A connection of HTTP+SSE, and a session on it.
+fn carried() -> (Arc<Session>, Arc<Stream>, u64) {
+    let stream = Stream::of_line();
+    let turn = stream.enter();
+    let store = Store::new(Room::new(0), Stamp::new().unwrap()).on(Some(Arc::clone(&stream)));
+    let principal = Arc::clone(&session(LATEST).principal);
+    let name = ("id".into(), principal, "default".into());
+    (Arc::new(Session::new(name.0, name.1, name.2, (LATEST, "{}"), store)), stream, turn)
+}
+
+/// What there is to read now, and whether it is over.
+fn heard(stream: &Stream, turn: u64) -> (usize, bool) {
+    let mut heard = 0;
+    loop {
+        match std::future::poll_fn(|cx| stream.poll_next(turn, cx)).now_or_never() {
+            Some(Some(_)) => heard += 1,
+            Some(None) => return (heard, true),
+            None => return (heard, false),
+        }
+    }
+}
+
+#[test]
+fn one_connection_carries_all_that_its_session_says_and_ends_with_it() {
+    let (session, stream, turn) = carried();
+    assert!(session.is_busy(), "it does not age while its client listens");
+    assert!(session.tell(&message("a")));
+    stream.carry(message("b"), 10);
+    session.announce(|_| 7);
+    assert_eq!(heard(&stream, turn), (5, false));
+    session.close_streams();
+    assert_eq!(heard(&stream, turn), (0, false), "a drain lets it go on");
+    stream.carry(message("c"), 10);
+    session.end();
+    stream.carry(message("d"), 10);
+    assert_eq!(heard(&stream, turn), (1, true));
+    stream.leave(turn);
+    assert!(!session.is_busy());
+}
+
+#[test]
+fn a_connection_that_is_not_read_holds_so_much_and_then_ends() {
+    let (session, stream, turn) = carried();
+    let told = (0..100).filter(|_| session.tell(&message("a"))).count();
+    assert_eq!(told, 64, "what may be lost is");
+    assert!(stream.put(message("question")));
+    let mut answers = 0;
+    while stream.is_open() {
+        stream.carry(message("answer"), usize::MAX);
+        answers += 1;
+    }
+    assert_eq!(answers + 65, 1025, "answers wait beyond that");
+    assert_eq!(heard(&stream, turn), (0, true), "and nothing is kept of what nobody reads");
+
+    let (_session, stream, turn) = carried();
+    for _ in 0..2 {
+        stream.carry(message("large"), 4);
+        assert!(stream.is_open());
+        assert_eq!(heard(&stream, turn), (1, false));
+    }
+    stream.carry(message("large"), 4);
+    stream.carry(message("large"), 4);
+    assert_eq!(heard(&stream, turn), (0, true));
+}

@@ -13,8 +13,21 @@ use crate::listen::{self, Site, Stop, Terms};
 
 #[test]
 fn a_path_names_an_endpoint_with_or_without_a_final_slash() {
-    let named = |path: &str| endpoint(path).map(|endpoint| (endpoint.tenant, endpoint.server));
+    let named = |path: &str| addressed(path).map(|(endpoint, _)| (endpoint.tenant, endpoint.server));
     let some = |text: &str| Some(text.into());
+    let parts = [
+        ("mcp", Part::Mcp, Transport::Streamable),
+        ("sse", Part::Sse, Transport::Sse),
+        ("messages", Part::Messages, Transport::Sse),
+    ];
+    for (word, part, transport) in parts {
+        for path in ["/mcp", "/mcp/ops/", "/t/acme/mcp/", "/t/acme/mcp/ops"] {
+            let (endpoint, found) = addressed(&path.replace("mcp", word)).unwrap();
+            assert_eq!((found, endpoint.transport), (part, transport), "{path}");
+            let same = addressed(path).unwrap().0;
+            assert_eq!((endpoint.tenant, endpoint.server), (same.tenant, same.server), "{path}");
+        }
+    }
     for (path, expected) in [
         ("/mcp", Some((None, None))),
         ("/mcp/", Some((None, None))),
@@ -40,7 +53,9 @@ fn a_path_names_an_endpoint_with_or_without_a_final_slash() {
         "/%6dcp",
         "/x/../mcp",
         "/mcp;x",
-        "/sse",
+        "/sse/a/b",
+        "/sse/mcp/ops/x",
+        "/t/sse",
     ] {
         assert_eq!(named(path), None, "{path}");
     }
@@ -48,11 +63,18 @@ fn a_path_names_an_endpoint_with_or_without_a_final_slash() {
 
 #[test]
 fn a_verb_that_does_not_exist_is_told_which_do() {
-    for method in [Method::PUT, Method::HEAD, Method::OPTIONS, Method::PATCH] {
-        let response = Response::<Body>::from(verb(&method).unwrap_err());
-        assert_eq!(response.status(), 405, "{method}");
-        assert_eq!(response.headers()["allow"], "GET, POST, DELETE");
-        assert_eq!(response.headers()["content-type"], "application/json");
+    let strange = [Method::PUT, Method::HEAD, Method::OPTIONS, Method::PATCH];
+    for (part, allowed, others) in [
+        (Part::Mcp, "GET, POST, DELETE", &[][..]),
+        (Part::Sse, "GET", &[Method::POST, Method::DELETE]),
+        (Part::Messages, "POST", &[Method::GET, Method::DELETE]),
+    ] {
+        for method in strange.iter().chain(others) {
+            let response = Response::<Body>::from(verb(method, part).unwrap_err());
+            assert_eq!(response.status(), 405, "{method}");
+            assert_eq!(response.headers()["allow"], allowed);
+            assert_eq!(response.headers()["content-type"], "application/json");
+        }
     }
 }
 

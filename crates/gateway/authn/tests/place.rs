@@ -14,7 +14,7 @@ use tempfile::TempDir;
 
 use super::{Flaw, mint};
 use crate::{
-    arrival::{Endpoint, Head, Mirrored, Verb},
+    arrival::{Endpoint, Head, Mirrored, Transport, Verb},
     authn::{Authn, Mode},
     tokens::{KeyRequest, Tokens},
 };
@@ -94,13 +94,17 @@ pub(super) fn request(tenant: &str) -> KeyRequest {
 pub(super) fn endpoint(path: &str) -> Endpoint {
     let parts: Vec<&str> = path.split('/').skip(1).collect();
     let boxed = |text: &&str| Box::from(*text);
-    match parts.as_slice() {
-        ["t", tenant, "mcp", server @ ..] => {
-            Endpoint { tenant: Some(boxed(tenant)), server: server.first().map(boxed) }
-        }
-        ["mcp", server @ ..] => Endpoint { tenant: None, server: server.first().map(boxed) },
+    let (tenant, word, server) = match parts.as_slice() {
+        ["t", tenant, word, server @ ..] => (Some(boxed(tenant)), *word, server),
+        [word, server @ ..] => (None, *word, server),
+        [] => panic!("{path}"),
+    };
+    let transport = match word {
+        "mcp" => Transport::Streamable,
+        "sse" => Transport::Sse,
         _ => panic!("{path}"),
-    }
+    };
+    Endpoint { tenant, server: server.first().map(boxed), transport }
 }
 
 pub(super) fn head(endpoint: Endpoint, authorization: &[&str]) -> Head {
