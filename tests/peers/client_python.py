@@ -5,6 +5,7 @@ import json
 import sys
 
 from mcp import ClientSession, McpError, StdioServerParameters, types
+from mcp.client.sse import sse_client
 from mcp.client.stdio import stdio_client
 from mcp.client.streamable_http import streamablehttp_client
 
@@ -61,6 +62,8 @@ async def main():
     target, plan = json.loads(sys.argv[1]), json.loads(sys.argv[2])
     if "url" in target:
         connection = streamablehttp_client(target["url"])
+    elif "sse" in target:
+        connection = sse_client(target["sse"])
     else:
         program, *args = target["command"]
         connection = stdio_client(StdioServerParameters(command=program, args=args, env=target["env"]))
