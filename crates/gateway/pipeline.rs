@@ -4,13 +4,13 @@
 
 mod line;
 mod threshold;
+mod unattributed;
 
 use std::{sync::Arc, time::Duration};
 
-use admission::{Call, Decision, Principal, Target, TenantId};
+use admission::{Call, Decision, Principal, Target};
 use bytes::Bytes;
-use upstream::{Connection, Seat, Spec};
-use wire::{Budget, Era, Frame, FrameError, Id, Method, Pieces, Plan, Shape, code};
+use wire::{Budget, Era, Frame, FrameError, Id, Method, Pieces, Plan, Shape};
 
 use crate::{
     arrival::{Arrival, BodyError, Head, Listening, Reply, Source, Transport, Verb},
@@ -20,7 +20,7 @@ use crate::{
     era,
     error::{AuthnError, Client, EraError, Error, LimitError, Refused, SessionError},
     gateway::Gateway,
-    router::{Answered, Context, Lane, principal_of, subject},
+    router::{Answered, Context, Lane, subject},
     running::{Answering, Bond, Out, Outbox, Reach, Running},
     snapshot::Snapshot,
     visit::Visit,
@@ -365,46 +365,6 @@ impl Gateway {
                 Ok(Answered::Listening(Box::new(listening)))
             }
         }
-    }
-
-    /// The other direction: a question that begins at an upstream and belongs to no running request of one client, so
-    /// nobody can be asked (spec Q-04, bug B50). What belongs to one goes to its client: see `asking.rs`.
-    pub(crate) async fn ask_back(
-        &self,
-        (spec, seat): (&Spec, &Seat),
-        connection: &Connection,
-        question: &Frame,
-        recorded: bool,
-    ) {
-        let Some(id) = question.id() else { return };
-        if recorded && let Ok(mut record) = self.audit.open().await {
-            let (asker, issuer) = match seat {
-                Seat::Shared => (Arc::from("shared"), Box::default()),
-                Seat::Principal(key) => principal_of(key),
-                Seat::Session(session) => (Arc::clone(session), Box::default()),
-            };
-            record.identified(&Arc::new(Principal {
-                tenant: TenantId::new(Arc::clone(&spec.tenant)),
-                issuer,
-                subject: asker,
-                groups: Box::default(),
-                scopes: Box::default(),
-                credential: Box::default(),
-            }));
-            record.asked_by(&spec.id);
-            record.read(question);
-            record.close(Outcome::Denied, Some("nobody_to_ask"), 0);
-        }
-        let (code, why) = match question.method() {
-            Some(Method::ElicitationCreate | Method::SamplingCreate | Method::RootsList) => {
-                (code::INVALID_PARAMS, "belongs to no running request of one client")
-            }
-            _ => (code::METHOD_NOT_FOUND, "is not asked of clients"),
-        };
-        let text = format!("`{}` {why}", question.method_name());
-        let answer = code::failure(Some(id), code, &text, None);
-        // An upstream that is gone needs no answer.
-        let _ = connection.tell(answer);
     }
 }
 
