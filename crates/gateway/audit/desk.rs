@@ -20,7 +20,7 @@ use super::{
     writer::{Line, Writer},
 };
 
-/// Last lines wait for company for so long, unless an intent takes them along.
+/// Last lines wait for company for so long, at most twice, unless an intent takes them along.
 const LINGER: Duration = Duration::from_millis(5);
 
 /// How often lines that no sink took are tried again when nothing else comes.
@@ -41,6 +41,8 @@ pub(super) struct Desk {
 #[derive(Default)]
 struct Waiting {
     lines: Vec<Line>,
+    /// How often all lines were taken away: those that are here now came after that.
+    taken: u64,
     /// Some of them are intents, which somebody waits for.
     urgent: bool,
     /// Lines that no sink took are to be tried again.
@@ -120,6 +122,7 @@ impl Desk {
         let lines = {
             let mut waiting = self.waiting();
             waiting.urgent = false;
+            waiting.taken += 1;
             mem::take(&mut waiting.lines)
         };
         writer.write(lines);
@@ -177,12 +180,17 @@ impl Desk {
                 continue;
             };
             let now = Instant::now();
-            let until = *until.get_or_insert(now + pause);
-            if now >= until {
+            let (time, taken) = *until.get_or_insert((now + pause, waiting.taken));
+            if now >= time {
+                // Callers in passing took what was here: what came since has not waited long.
+                if taken != waiting.taken && !waiting.retry {
+                    until = None;
+                    continue;
+                }
                 waiting.retry = false;
                 return true;
             }
-            waiting = self.bell.wait_timeout(waiting, until - now).unwrap_or_else(PoisonError::into_inner).0;
+            waiting = self.bell.wait_timeout(waiting, time - now).unwrap_or_else(PoisonError::into_inner).0;
         }
     }
 
