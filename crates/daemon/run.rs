@@ -77,7 +77,9 @@ pub(crate) async fn run(config: Config, doors: Doors, ready: impl FnOnce()) -> R
 
     let mut terms = Terms::of_clients(&config)?;
     let lanes = Lanes::start(threads()).map_err(|error| Failure::system(format!("cannot start: {error}")))?;
-    terms.lanes = Some(Arc::new(lanes));
+    // Ours to the end: upstreams that were started for a caller live there, and are stopped when no connection is left.
+    let lanes = Arc::new(lanes);
+    terms.lanes = Some(Arc::clone(&lanes));
     let gateway = tokio::select! {
         opened = Gateway::open(Arc::clone(&config), this_program()?) => opened,
         _ = signals.next() => return Ok(()),
