@@ -26,6 +26,7 @@ mod recorded;
 mod refusals;
 
 mod asking;
+mod parking;
 mod upstreams;
 
 mod hostile_upstreams;

@@ -35,7 +35,7 @@ const RIM: [&str; 4] = ["axum", "clap", "tower", "anyhow"];
 
 /// The files in which something is started that outlives the function that starts it. Each awaits or
 /// stops what it starts; `stdio.rs` and `supervisor.rs` start processes, `audit.rs`, `lanes.rs` and `pipes.rs` threads, the others tasks.
-const SPAWNING: [&str; 17] = [
+const SPAWNING: [&str; 18] = [
     "listen.rs",
     "lanes.rs",
     "running.rs",
@@ -48,6 +48,7 @@ const SPAWNING: [&str; 17] = [
     "opening.rs",
     "post.rs",
     "refresh.rs",
+    "parking.rs",
     "subscriptions.rs",
     "audit.rs",
     "run.rs",

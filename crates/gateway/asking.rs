@@ -1,7 +1,8 @@
 //! Questions that begin upstream: who may be asked what, how it is put, and what comes back (spec 6, X-05, X-18).
 //!
 //! A legacy server asks in the middle of a request, a modern one by a result that asks. A legacy client is asked on the
-//! stream of its running request, a modern one by a result of ours. What is put to whom is decided in `question.rs`.
+//! stream of its running request, a modern one by a result of ours: a legacy server waits meanwhile, see `parking.rs`. What
+//! is put to whom is decided in `question.rs`.
 
 use std::{future::Future, pin::Pin, sync::Arc, time::Duration};
 
@@ -9,18 +10,21 @@ use admission::Call;
 use bytes::Bytes;
 use tokio::sync::Semaphore;
 use upstream::Seat;
-use wire::{Budget, Frame, Method, Revision, Shape, code, input};
+use wire::{Budget, Era, Frame, Method, Revision, Shape, code, input};
 
 use crate::{
     audit::{Audit, AuditError, Outcome, Record},
     catalog::{Source, View},
     running::Outbox,
     session::{AskError, Asked},
+    telemetry::Metrics,
     visit::Visit,
 };
 
 mod links;
 mod offer;
+mod parked;
+mod parking;
 mod question;
 mod rounds;
 mod sampling;
@@ -28,9 +32,12 @@ mod talk;
 
 use links::Links;
 pub(crate) use offer::{Offer, Offers, Reach};
+pub(crate) use parked::{Parked, Question};
+pub(crate) use parking::Handle;
+use parking::Parking;
 pub(crate) use question::{Terms, Unfit};
 pub(crate) use rounds::{ROUNDS, Retry, Sealed};
-pub(crate) use talk::Talk;
+pub(crate) use talk::{Taken, Talk};
 
 /// Questions of one call; more are refused, and not put on record: nobody fills the disk by asking.
 const MOST: usize = 64;
@@ -40,6 +47,8 @@ pub(crate) struct Asking {
     pub(crate) audit: Arc<Audit>,
     /// The pages that clients were sent to.
     pub(crate) links: Links,
+    /// Calls whose clients are to come back with answers.
+    pub(crate) parking: Arc<Parking>,
     /// Questions that may wait for an answer. Each holds a place in the audit log; this leaves enough to all else.
     open: Arc<Semaphore>,
 }
@@ -52,8 +61,9 @@ const LINK_BYTES: usize = 256;
 
 impl Asking {
     /// Nothing has been asked.
-    pub(crate) fn new(audit: Arc<Audit>) -> Asking {
-        Asking { audit, links: Links::default(), open: Arc::new(Semaphore::new(OPEN)) }
+    pub(crate) fn new(audit: Arc<Audit>, metrics: Arc<Metrics>) -> Asking {
+        let (parking, open) = (Parking::new(metrics), Arc::new(Semaphore::new(OPEN)));
+        Asking { audit, links: Links::default(), parking, open }
     }
 }
 
@@ -65,7 +75,7 @@ pub(crate) struct Asker<'a> {
     pub(crate) source: &'a Source,
     pub(crate) seat: &'a Seat,
     pub(crate) label: Option<&'a str>,
-    pub(crate) offer: &'a Offer,
+    pub(crate) offer: &'a Arc<Offer>,
 }
 
 /// Why a call ends without its upstream's answer: the upstream asked.
@@ -77,6 +87,12 @@ pub(crate) enum Unmet {
     /// For something that nobody will be asked, or that nobody answered.
     #[error("the server asked for input: {0}")]
     Failed(&'static str),
+    /// It was gone on with already, or given up, and is not made again (spec X-10).
+    #[error(
+        "this call waits for no answers any more: they came already, or too late. \
+         The tool may have acted already, and is not called again"
+    )]
+    Spent,
     /// The client answered with an error, and there is no place for one in an answer (spec X-06).
     #[error("{message}")]
     Rejected {
@@ -93,6 +109,7 @@ impl Unmet {
         match self {
             Unmet::Needs(_) => code::MISSING_CLIENT_CAPABILITY,
             Unmet::Failed(_) => code::INTERNAL_ERROR,
+            Unmet::Spent => code::INVALID_PARAMS,
             Unmet::Rejected { code, .. } => *code,
         }
     }
@@ -102,6 +119,7 @@ impl Unmet {
         match self {
             Unmet::Needs(_) => "missing_capability",
             Unmet::Failed(_) => "input_failed",
+            Unmet::Spent => "input_spent",
             Unmet::Rejected { .. } => "input_rejected",
         }
     }
@@ -114,9 +132,12 @@ enum Refusal {
     Unfit(#[from] Unfit),
     #[error(transparent)]
     Unheard(#[from] AskError),
-    /// A modern client is never sent a request (spec Q-23).
+    /// A modern client is never sent a request, and this one cannot be answered by a result that asks (spec Q-18, Q-23).
     #[error("this client is asked only by results")]
     Modern,
+    /// So many calls wait for their clients already (spec X-08).
+    #[error("too many calls wait for answers of this client")]
+    Full,
     #[error("too many questions")]
     TooMany,
     #[error("the question cannot be put on record")]
@@ -128,7 +149,7 @@ impl Refusal {
         match self {
             Refusal::Unfit(unfit) => unfit.code(),
             // Neither a client that hears it nor one that could (spec Q-04).
-            Refusal::Unheard(_) | Refusal::Modern | Refusal::TooMany => code::INVALID_PARAMS,
+            Refusal::Unheard(_) | Refusal::Modern | Refusal::Full | Refusal::TooMany => code::INVALID_PARAMS,
             Refusal::Unrecorded => code::INTERNAL_ERROR,
         }
     }
@@ -138,6 +159,7 @@ impl Refusal {
             Refusal::Unfit(unfit) => unfit.reason(),
             Refusal::Unheard(_) => "unheard",
             Refusal::Modern => "not_carried",
+            Refusal::Full => "parking_full",
             Refusal::TooMany | Refusal::Unrecorded => "refused",
         }
     }
@@ -192,21 +214,24 @@ impl<'a> Asker<'a> {
         Ok(record)
     }
 
-    /// Puts a question to the client, on the stream of its running request, once that is on record.
-    async fn ask(&self, question: &Frame, outbox: &Arc<Outbox>) -> Result<Answering, Refusal> {
+    /// Puts a question to the client, on the stream of its running request, once that is on record. The answer may take
+    /// no longer than `patience`.
+    async fn ask(
+        &self,
+        question: &Frame,
+        outbox: &Arc<Outbox>,
+        patience: Duration,
+    ) -> Result<Answering, Refusal> {
         let Ok(place) = Arc::clone(&self.asking.open).try_acquire_owned() else {
             return Err(Refusal::TooMany);
         };
         let mut record = self.record(question).await?;
         match self.put(question, outbox, &mut record).await {
-            Ok((method, asked)) => {
-                let patience = self.patience();
-                Ok(Box::pin(async move {
-                    let reply = wait(method, asked, record, patience).await;
-                    drop(place);
-                    reply
-                }))
-            }
+            Ok((method, asked)) => Ok(Box::pin(async move {
+                let reply = wait(method, asked, record, patience).await;
+                drop(place);
+                reply
+            })),
             Err(refusal) => {
                 record.close(Outcome::Denied, Some(refusal.reason()), 0);
                 Err(refusal)
@@ -233,6 +258,56 @@ impl<'a> Asker<'a> {
         Ok((method, session.ask(outbox, method, &shown)?))
     }
 
+    /// Judges a question that a modern client is to find in a result. What is refused is on record.
+    async fn hold(&self, question: &Frame, number: usize) -> Result<Question, Refusal> {
+        let refusal = match rounds::may_ask(self.call.method) {
+            false => Refusal::Modern,
+            true => {
+                let params = question.params().unwrap_or("{}");
+                match question::put(question.method_name(), params, &self.terms()) {
+                    Ok((method, params)) => {
+                        return Ok(Question::new(question.clone(), number, method, params));
+                    }
+                    Err(unfit) => unfit.into(),
+                }
+            }
+        };
+        let record = self.record(question).await?;
+        record.close(Outcome::Denied, Some(refusal.reason()), 0);
+        Err(refusal)
+    }
+
+    /// Writes that a question goes to a modern client, in so many bytes; only then may it leave (invariant 5). Its record
+    /// ends here: the answer comes with a call of its own.
+    async fn put_on_record(&self, question: &Frame, bytes: usize) -> Result<(), Refusal> {
+        let mut record = self.record(question).await?;
+        record.let_through();
+        record.commit().await.map_err(|_: AuditError| Refusal::Unrecorded)?;
+        record.close(Outcome::Ok, Some("handed_on"), bytes);
+        Ok(())
+    }
+
+    /// What a modern client would have to declare for a question that was refused. What is missing on our side is another
+    /// matter.
+    fn missing(&self, refusal: Refusal, question: &Frame) -> Option<&'static str> {
+        let Refusal::Unfit(unfit) = refusal else { return None };
+        if self.visit.era() == Era::Legacy {
+            return None;
+        }
+        self.lacks(unfit, question.method_name(), question.params().unwrap_or("{}"))
+    }
+
+    /// What the client did not declare, if that and nothing else keeps it from being asked.
+    fn lacks(&self, unfit: Unfit, method: &str, params: &str) -> Option<&'static str> {
+        let needs = unfit.needs()?;
+        let declared = wire::envelope(&self.call.frame).and_then(Result::ok);
+        let capabilities = declared.map_or("{}", |envelope| envelope.capabilities);
+        // An upstream that reached as far as it may.
+        let whole = Offer::of(capabilities, Revision::R2026_07_28, Reach::everything());
+        let terms = Terms { offer: &whole, ..self.terms() };
+        question::put(method, params, &terms).is_err().then_some(needs)
+    }
+
     fn link<'b>(&'b self, native: &'b str) -> links::Link<'b> {
         links::Link {
             tenant: &self.call.principal.tenant,
@@ -254,7 +329,7 @@ async fn wait(method: Method, mut asked: Asked, record: Record, patience: Durati
         record.close(Outcome::Error, Some("client_error"), bytes);
         return Reply::Failure(answer);
     }
-    match fits(method, &answer) {
+    match answer.result().and_then(|result| fits(method, result)) {
         Some("accept") => record.close(Outcome::Ok, None, bytes),
         Some(action) => record.close(Outcome::Ok, Some(action), bytes),
         None => {
@@ -265,36 +340,26 @@ async fn wait(method: Method, mut asked: Asked, record: Record, patience: Durati
     Reply::Result(answer)
 }
 
-/// Whether a result answers such a question, and in which of the three ways; nobody but the client says yes (spec Q-17).
-fn fits(method: Method, answer: &Frame) -> Option<&'static str> {
-    if !answer.result()?.starts_with('{') {
+/// Whether a result, JSON text, answers such a question, and in which of the three ways; nobody but the client says yes
+/// (spec Q-17).
+fn fits(method: Method, result: &str) -> Option<&'static str> {
+    if !result.starts_with('{') {
         return None;
     }
     match method {
         Method::ElicitationCreate => {
-            let action = input::said(answer.result_member("action")?)?;
+            let action = input::said(input::member(result, "action")?)?;
             ["accept", "decline", "cancel"].into_iter().find(|known| *known == action)
         }
-        Method::RootsList => answer.result_member("roots")?.starts_with('[').then_some("accept"),
+        Method::RootsList => input::member(result, "roots")?.starts_with('[').then_some("accept"),
+        Method::SamplingCreate => input::member(result, "content").map(|_| "accept"),
         _ => Some("accept"),
     }
 }
 
 /// A question that stood in a result, as a message of its own.
-fn as_frame(wish: &input::Wish<'_>) -> Option<Frame> {
-    let (method, params) = (code::quote(&wish.method), wish.params);
+fn as_frame(method: &str, params: &str) -> Option<Frame> {
+    let method = code::quote(method);
     let text = format!(r#"{{"jsonrpc":"2.0","id":0,"method":{method},"params":{params}}}"#);
     Frame::parse(Bytes::from(text), &Budget::UPSTREAM).ok()
-}
-
-/// Whether nobody but this revision's clients would lack what a question needs: the upstream reaches as far as it may.
-fn lacks(
-    capabilities: &str,
-    revision: Revision,
-    unfit: Unfit,
-    again: impl Fn(&Offer) -> bool,
-) -> Option<&'static str> {
-    let needs = unfit.needs()?;
-    let whole = Offer::of(capabilities, revision, Reach::everything());
-    (!again(&whole)).then_some(needs)
 }

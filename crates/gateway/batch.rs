@@ -144,7 +144,7 @@ impl Room {
     /// The answer, if there is room for it. Errors always have some: they are short.
     fn fit(&self, answered: Answered, tool: bool) -> Result<Answered, Error> {
         let length = match &answered {
-            Answered::Message { body, .. } => body.len(),
+            Answered::Message { body, .. } | Answered::Asked(body) => body.len(),
             Answered::Accepted | Answered::Ended | Answered::Listening(_) | Answered::GivenUp => 0,
         };
         let take = |left: usize| left.checked_sub(length);

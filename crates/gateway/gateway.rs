@@ -128,7 +128,7 @@ impl Gateway {
                 result_limit: config.limits.result,
                 subscriptions: Subscriptions::new(),
                 seal,
-                asking: Asking::new(Arc::clone(&audit)),
+                asking: Asking::new(Arc::clone(&audit), Arc::clone(&metrics)),
             },
             audit,
             metrics,
@@ -195,11 +195,13 @@ impl Gateway {
         }
     }
 
-    /// Stops in order: no new sessions, running requests finish within `drain`, streams end, upstreams
-    /// stop, the audit log is flushed, the store closes.
+    /// Stops in order: no new sessions, parked calls are given up, running requests finish within `drain`, streams end,
+    /// upstreams stop, the audit log is flushed, the store closes.
     pub async fn drain(&self) {
         self.sessions.drain();
         self.router.subscriptions.close();
+        // Nobody comes back to them: no modern request begins any more.
+        self.router.asking.parking.close().await;
         if tokio::time::timeout(self.config.drain, self.sessions.tracker.wait()).await.is_err() {
             tracing::warn!(drain = ?self.config.drain, "requests still running are given up");
         }

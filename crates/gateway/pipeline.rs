@@ -411,6 +411,10 @@ pub(crate) fn close(record: Record, done: Result<Answered, Failure>) -> Reply {
             record.close(Outcome::Abandoned, Some("cancelled"), 0);
             Reply::Accepted
         }
+        Ok(Answered::Asked(body)) => {
+            record.close(Outcome::Ok, Some("input_required"), body.len());
+            Reply::Message { status: 200, body, session: None, challenge: None }
+        }
         Ok(Answered::Message { body, outcome, opened }) => {
             record.close(outcome, None, body.len());
             Reply::Message { status: 200, body, session: opened, challenge: None }

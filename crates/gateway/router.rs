@@ -27,6 +27,7 @@ use crate::{
 };
 
 /// Where a message stands: everything about it that is no part of the decision.
+#[derive(Clone)]
 pub(crate) struct Context {
     /// The configuration it is handled by.
     pub(crate) snapshot: Arc<Snapshot>,
@@ -66,6 +67,8 @@ pub(crate) enum Answered {
     Ended,
     /// A stream was opened.
     Listening(Box<Listening>),
+    /// A result that asks the client for more: the answers come with a call of its own.
+    Asked(Pieces),
     /// The client does not want the answer any more, and gets none (spec U-06).
     GivenUp,
     /// The answer.

@@ -30,7 +30,7 @@ TALKERS = {
     "modern": ([str(servers.venv("modern") / "python"), str(HERE / "scene_python.py")], [MODERN]),
 }
 # Whether a modern client is asked by results what a legacy server asks in the middle of a call.
-PARKING = False
+PARKING = True
 PATIENCE = 60
 # What a legacy server logs on the stream of its session belongs to no request, and so to no modern client (spec X-12).
 UNHEARD = ("modern", "legacy", "http")

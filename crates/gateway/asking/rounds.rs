@@ -8,9 +8,14 @@ use std::{
 
 use admission::{Call, Thing};
 use futures_util::future::try_join_all;
-use wire::{Era, Frame, Id, Method, Pieces, Revision, code, input, shape};
+use wire::{Era, Frame, Id, Method, Pieces, code, input, shape};
 
-use super::{Asker, Offer, Refusal, Reply, Unfit, Unmet, as_frame, lacks, question};
+use super::{
+    Asker, Parked, Refusal, Reply, Unfit, Unmet, as_frame,
+    parked::read_answers,
+    parking::{Handle, Missed},
+    question,
+};
 use crate::{
     audit::Outcome,
     bridge,
@@ -37,6 +42,8 @@ pub(crate) struct Retry {
     pub(crate) responses: Option<String>,
     /// Its own state, as it gave it; none when it gave none (spec Q-20).
     pub(crate) state: Option<String>,
+    /// The call waits for them at its server, and goes on there (spec X-08).
+    pub(crate) parked: Option<Handle>,
 }
 
 /// What a client carries: for whom, about what.
@@ -54,6 +61,8 @@ enum Carried<'a> {
     State(Option<&'a str>),
     /// The call is to be made again, as if for the first time (spec X-14).
     Again,
+    /// The call waits, and is not made again (spec X-08).
+    Parked(Handle),
 }
 
 impl Retry {
@@ -71,12 +80,17 @@ impl Retry {
             responses => responses.map(str::to_owned),
         };
         if frame.param(input::STATE).is_none() {
-            return Ok(Retry { responses, state: None });
+            return Ok(Retry { responses, ..Retry::default() });
         }
         let text = frame.param_text(input::STATE).ok_or(CatalogError::Parameter(input::STATE))?;
-        let opened = sealed.open(&text, now()).ok_or(CatalogError::Parameter(input::STATE))?;
+        let (until, opened) = sealed.open(&text).ok_or(CatalogError::Parameter(input::STATE))?;
         match read(&opened) {
-            Some(Carried::State(state)) => Ok(Retry { responses, state: state.map(str::to_owned) }),
+            // However old it is: whoever comes too late is to know that the call was made (spec X-10).
+            Some(Carried::Parked(handle)) => Ok(Retry { responses, state: None, parked: Some(handle) }),
+            _ if until < now() => Err(CatalogError::Parameter(input::STATE)),
+            Some(Carried::State(state)) => {
+                Ok(Retry { responses, state: state.map(str::to_owned), parked: None })
+            }
             Some(Carried::Again) => Ok(Retry::default()),
             None => Err(CatalogError::Parameter(input::STATE)),
         }
@@ -84,7 +98,7 @@ impl Retry {
 }
 
 /// Methods that may be answered by a question (spec Q-18).
-fn may_ask(method: Method) -> bool {
+pub(super) fn may_ask(method: Method) -> bool {
     matches!(method, Method::ToolsCall | Method::ResourcesRead | Method::PromptsGet)
 }
 
@@ -98,17 +112,21 @@ impl Sealed<'_> {
                 payload.extend_from_slice(state.as_bytes());
             }
             Carried::Again => payload.push(2),
+            Carried::Parked(handle) => {
+                payload.push(3);
+                payload.extend_from_slice(&handle.to_bytes());
+            }
         }
         let (principal, place) = (seat_key(&self.call.principal), self.place());
         self.seal.seal(Purpose::Input, &self.bound(&principal, &place), &payload).ok()
     }
 
-    /// What follows the time until which it is good.
-    fn open(&self, text: &str, now: u64) -> Option<Vec<u8>> {
+    /// Until when it is good, and what follows.
+    fn open(&self, text: &str) -> Option<(u64, Vec<u8>)> {
         let (principal, place) = (seat_key(&self.call.principal), self.place());
         let payload = self.seal.open(Purpose::Input, &self.bound(&principal, &place), text)?;
         let (until, rest) = payload.split_first_chunk::<8>()?;
-        (u64::from_be_bytes(*until) >= now).then(|| rest.to_vec())
+        Some((u64::from_be_bytes(*until), rest.to_vec()))
     }
 
     fn bound<'a>(&'a self, principal: &'a str, place: &'a str) -> Bound<'a> {
@@ -130,6 +148,7 @@ fn read(opened: &[u8]) -> Option<Carried<'_>> {
         (0, []) => Some(Carried::State(None)),
         (1, state) => std::str::from_utf8(state).ok().map(|state| Carried::State(Some(state))),
         (2, []) => Some(Carried::Again),
+        (3, handle) => Handle::from_bytes(handle).map(Carried::Parked),
         _ => None,
     }
 }
@@ -166,16 +185,17 @@ impl Asker<'_> {
         let state = wanted.state.map(str::to_owned);
         if wanted.questions.is_empty() {
             tokio::time::sleep(BREATH.saturating_mul(round)).await;
-            return Ok(Retry { responses: None, state });
+            return Ok(Retry { state, ..Retry::default() });
         }
         let mut put = Vec::new();
         for wish in &wanted.questions {
-            let asked = as_frame(wish).ok_or_else(|| Box::new(Unmet::Failed("a question is malformed")))?;
-            let answering = self.ask(&asked, outbox).await.map_err(|refusal| Box::new(refused(refusal)))?;
+            let asked = as_frame(&wish.method, wish.params).ok_or_else(malformed)?;
+            let answering = self.ask(&asked, outbox, self.patience()).await;
+            let answering = answering.map_err(|refusal| Box::new(refused(refusal)))?;
             put.push(async move { response(wish, answering.await) });
         }
         let responses = try_join_all(put).await.map_err(Box::new)?;
-        Ok(Retry { responses: Some(format!("{{{}}}", responses.join(","))), state })
+        Ok(Retry { responses: Some(format!("{{{}}}", responses.join(","))), state, parked: None })
     }
 
     /// The result for a modern client: its questions in our words, its state sealed (spec ).
@@ -189,9 +209,13 @@ impl Asker<'_> {
         if wanted.state.is_some_and(|state| state.len() > LONGEST_STATE) {
             return Err(Box::new(Unmet::Failed("its state is too long")).into());
         }
-        let mut questions = Vec::new();
+        let mut judged = Vec::new();
         for wish in &wanted.questions {
-            let params = self.shown(wish).await?;
+            judged.push(self.judged(&wish.method, wish.params).await?);
+        }
+        let mut questions = Vec::new();
+        for (wish, (asked, params)) in wanted.questions.iter().zip(judged) {
+            self.hands_on(&asked, &params).await?;
             let method = code::quote(&wish.method);
             questions.push(format!("{}:{{\"method\":{method},\"params\":{params}}}", wish.key));
         }
@@ -201,29 +225,27 @@ impl Asker<'_> {
         Ok(answer.answer(id, &shape::merge(edits, shape::to_modern(answer, None))))
     }
 
-    /// The params of one question of a result, put on record.
-    async fn shown(&self, wish: &input::Wish<'_>) -> Result<String, Error> {
-        let asked = as_frame(wish).ok_or_else(|| Box::new(Unmet::Failed("a question is malformed")))?;
-        let record = self.record(&asked).await.map_err(|refusal| Box::new(refused(refusal)))?;
-        match question::put(&wish.method, wish.params, &self.terms()) {
-            Ok((_, shown)) => {
-                record.close(Outcome::Ok, Some("handed_on"), shown.len());
-                Ok(shown)
-            }
+    /// A question of an answer as a message, and its params as the client is to see them. What is refused is on record.
+    async fn judged(&self, method: &str, params: &str) -> Result<(Frame, String), Error> {
+        let asked = as_frame(method, params).ok_or_else(malformed)?;
+        match question::put(method, params, &self.terms()) {
+            Ok((_, shown)) => Ok((asked, shown)),
             Err(unfit) => {
+                let record = self.record(&asked).await.map_err(|refusal| Box::new(refused(refusal)))?;
                 record.close(Outcome::Denied, Some(unfit.reason()), 0);
-                Err(Box::new(self.unmet(unfit, &wish.method, wish.params)).into())
+                Err(Box::new(self.unmet(unfit, method, params)).into())
             }
         }
     }
 
+    /// Puts on record that a client reads this in an answer.
+    async fn hands_on(&self, asked: &Frame, shown: &str) -> Result<(), Error> {
+        self.put_on_record(asked, shown.len()).await.map_err(|refusal| Box::new(refused(refusal)).into())
+    }
+
     /// A modern client is told what to declare, if that is what is missing (spec B-32).
     fn unmet(&self, unfit: Unfit, method: &str, params: &str) -> Unmet {
-        let again =
-            |offer: &Offer| question::put(method, params, &question::Terms { offer, ..self.terms() }).is_ok();
-        let declared = wire::envelope(&self.call.frame).and_then(Result::ok);
-        let capabilities = declared.map_or("{}", |envelope| envelope.capabilities);
-        match lacks(capabilities, Revision::R2026_07_28, unfit, again) {
+        match self.lacks(unfit, method, params) {
             Some(needs) => Unmet::Needs(needs),
             None => Unmet::Failed("that is not asked of this client"),
         }
@@ -233,21 +255,24 @@ impl Asker<'_> {
     ///
     /// # Errors
     /// Always but for modern clients: what the client is told instead. It names a page only where the client can open it.
-    pub(crate) fn pages(&self, answer: &Frame, id: &Id, sealed: &Sealed<'_>) -> Result<Pieces, Error> {
+    pub(crate) async fn pages(&self, answer: &Frame, id: &Id, sealed: &Sealed<'_>) -> Result<Pieces, Error> {
         let nobody =
             || Error::from(Box::new(Unmet::Failed("a page must be opened, which this client cannot do")));
         let data = answer.error_member("data").ok_or_else(nobody)?;
         let asked = input::member(data, "elicitations").filter(|raw| raw.starts_with('['));
-        let mut shown = Vec::new();
+        let method = Method::ElicitationCreate.name();
+        let mut judged = Vec::new();
         for page in input::elements(asked.ok_or_else(nobody)?).take(super::MOST) {
-            let method = Method::ElicitationCreate.name();
-            let (_, params) =
-                question::put(method, page, &self.terms()).map_err(|unfit| match self.visit.era() {
-                    Era::Modern => Error::from(Box::new(self.unmet(unfit, method, page))),
-                    Era::Legacy => nobody(),
-                })?;
-            if let (Some(native), Some(session)) =
-                (input::member(page, "elicitationId").and_then(input::said), self.visit.session())
+            let fit = self.judged(method, page).await;
+            judged.push(fit.map_err(|error| match self.visit.era() {
+                Era::Modern => error,
+                Era::Legacy => nobody(),
+            })?);
+        }
+        let mut shown = Vec::new();
+        for (page, params) in judged {
+            self.hands_on(&page, &params).await?;
+            if let (Some(native), Some(session)) = (page.param_text("elicitationId"), self.visit.session())
                 && native.len() <= super::LINK_BYTES
             {
                 self.asking.links.shown(&self.link(&native), session);
@@ -264,14 +289,92 @@ impl Asker<'_> {
             format!("\"page-{n}\":{{\"method\":\"elicitation/create\",\"params\":{params}}}")
         };
         let entries: Vec<String> = shown.iter().enumerate().map(entry).collect();
-        let result = format!(
-            "{{\"resultType\":\"input_required\",\"inputRequests\":{{{}}},\"requestState\":{}{}}}",
-            entries.join(","),
-            code::quote(&state),
-            bridge::server_meta(),
-        );
-        Ok(Pieces::one(code::success(id, &result)))
+        let requests = format!("{{{}}}", entries.join(","));
+        Ok(input_required(id, &requests, &state))
     }
+
+    /// Parks a call until its client comes back with answers: the result that asks for them. Where it cannot be parked its
+    /// server is refused, and the call goes on (spec X-08).
+    pub(crate) async fn park(
+        &self,
+        mut parked: Parked,
+        id: &Id,
+        sealed: &Sealed<'_>,
+    ) -> Result<Pieces, Box<Parked>> {
+        let parking = &self.asking.parking;
+        let tenant = &self.call.principal.tenant;
+        if parked.rounds() >= ROUNDS {
+            parked.turn_away(self, Refusal::TooMany).await;
+            return Err(Box::new(parked));
+        }
+        if parked.place.is_none() {
+            parked.place = parking.place(tenant, &seat_key(&self.call.principal));
+        }
+        let weight = parked.weight();
+        if !parked.place.as_mut().is_some_and(|place| place.fill(weight)) {
+            parked.turn_away(self, Refusal::Full).await;
+            return Err(Box::new(parked));
+        }
+        parked.put_on_record(self).await;
+        if parked.asked().is_empty() {
+            return Err(Box::new(parked));
+        }
+        let handle = parked.next_round(parking);
+        // Good for longer than the call waits: what comes later is told that it comes too late.
+        let Some(state) = sealed.close(&Carried::Parked(handle), until()) else {
+            parked.turn_away(self, Refusal::Unrecorded).await;
+            return Err(Box::new(parked));
+        };
+        let result = input_required(id, &parked.requests(), &state);
+        parking.keep(tenant, handle, parked, self.patience());
+        Ok(result)
+    }
+}
+
+impl Sealed<'_> {
+    /// The call that a client comes back to, with its answers passed on to the server.
+    ///
+    /// # Errors
+    /// When it does not wait any more (spec X-10), or the answers are none to its questions: then it waits on.
+    pub(crate) async fn go_on(
+        &self,
+        asking: &super::Asking,
+        retry: &Retry,
+        handle: Handle,
+    ) -> Result<Parked, Error> {
+        let responses = retry.responses.as_deref().unwrap_or("{}");
+        let tenant = &self.call.principal.tenant;
+        let mut answers = Vec::new();
+        let parked = asking.parking.take(tenant, handle, |asked| match read_answers(responses, asked) {
+            Some(read) => {
+                answers = read;
+                true
+            }
+            None => false,
+        });
+        let mut parked = parked.await.map_err(|missed| match missed {
+            Missed::Gone => Error::from(Box::new(Unmet::Spent)),
+            Missed::Malformed => CatalogError::Parameter(input::RESPONSES).into(),
+        })?;
+        for (key, result) in answers {
+            // One that was taken back meanwhile needs no answer.
+            let _taken_back = parked.answer(&key, result);
+        }
+        Ok(parked)
+    }
+}
+
+/// A result of ours that asks. `requests` is the text of an object.
+fn input_required(id: &Id, requests: &str, state: &str) -> Pieces {
+    let (state, server) = (code::quote(state), bridge::server_meta());
+    let result = format!(
+        "{{\"resultType\":\"input_required\",\"inputRequests\":{requests},\"requestState\":{state}{server}}}"
+    );
+    Pieces::one(code::success(id, &result))
+}
+
+fn malformed() -> Box<Unmet> {
+    Box::new(Unmet::Failed("a question is malformed"))
 }
 
 /// There is no place for an error among the answers: the call ends (spec X-06).
@@ -297,7 +400,7 @@ fn response(wish: &input::Wish<'_>, reply: Reply) -> Result<String, Unmet> {
 fn refused(refusal: Refusal) -> Unmet {
     match refusal {
         Refusal::Unrecorded => Unmet::Failed("the question cannot be put on record"),
-        Refusal::Unheard(_) | Refusal::Modern | Refusal::TooMany => {
+        Refusal::Unheard(_) | Refusal::Modern | Refusal::Full | Refusal::TooMany => {
             Unmet::Failed("the client cannot be asked")
         }
         Refusal::Unfit(_) => Unmet::Failed("that is not asked of this client"),

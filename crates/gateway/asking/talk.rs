@@ -1,18 +1,22 @@
 //! What a legacy server asks while a request of ours runs there.
 
-use std::{future::poll_fn, sync::Arc, task::Poll};
+use std::{future::poll_fn, sync::Arc, task::Poll, time::Duration};
 
 use bytes::Bytes;
+use tokio::time::Instant;
 use upstream::Spec;
-use wire::{Era, Frame, Id, Method, Revision, code};
+use wire::{Era, Frame, Id, Method, code};
 
-use super::{Answering, Asker, MOST, Offer, Refusal, Reply, lacks, question};
+use super::{Answering, Asker, MOST, Question, ROUNDS, Refusal, Reply};
 use crate::{router::Lane, running::Outbox};
 
 /// The questions of one exchange. Costs nothing until one is asked.
 pub(crate) struct Talk<'a> {
     asker: &'a Asker<'a>,
     waiting: Vec<Waiting>,
+    /// Since when somebody is being asked, and for how long somebody was before: the call does not age meanwhile.
+    since: Option<Instant>,
+    paused: Duration,
     asked: usize,
     needs: Option<&'static str>,
 }
@@ -25,9 +29,19 @@ struct Waiting {
     answer: Answering,
 }
 
+/// What becomes of a question.
+pub(crate) enum Taken {
+    /// The client was asked.
+    Put,
+    /// Nobody is: the server is told this.
+    Refused(Bytes),
+    /// It is for a modern client, which is asked by a result: the call cannot go on before its next one.
+    Held(Question),
+}
+
 impl<'a> Talk<'a> {
     pub(crate) fn new(asker: &'a Asker<'a>) -> Talk<'a> {
-        Talk { asker, waiting: Vec::new(), asked: 0, needs: None }
+        Talk { asker, waiting: Vec::new(), since: None, paused: Duration::ZERO, asked: 0, needs: None }
     }
 
     /// Whether somebody is being asked.
@@ -41,40 +55,48 @@ impl<'a> Talk<'a> {
         self.needs
     }
 
-    /// Puts a question to the client, or returns what the server is told instead.
-    pub(crate) async fn take(&mut self, asked: &Frame, outbox: &Arc<Outbox>) -> Option<Bytes> {
-        let id = asked.id()?;
-        self.asked += 1;
-        let done = match self.asked > MOST {
-            true => Err(Refusal::TooMany),
-            false => self.asker.ask(asked, outbox).await,
-        };
-        match done {
-            Ok(answer) => {
-                self.waiting.push(Waiting { id: id.clone(), method: asked.method(), answer });
-                None
-            }
-            Err(refusal) => {
-                self.note(refusal, asked);
-                Some(code::failure(Some(id), refusal.code(), &refusal.to_string(), None))
-            }
-        }
+    /// Questions so far, refused ones too.
+    pub(crate) fn asked(&self) -> usize {
+        self.asked
     }
 
-    /// Keeps what a modern client would have had to declare. That we carry no such question to it yet is another matter.
-    fn note(&mut self, refusal: Refusal, asked: &Frame) {
-        let Refusal::Unfit(unfit) = refusal else { return };
-        if self.asker.visit.era() == Era::Legacy {
-            return;
-        }
-        let again = |offer: &Offer| {
-            let terms = question::Terms { offer, ..self.asker.terms() };
-            question::put(asked.method_name(), asked.params().unwrap_or("{}"), &terms).is_ok()
+    /// Puts a question to the client, if it can be asked now.
+    pub(crate) async fn take(&mut self, asked: &Frame, outbox: &Arc<Outbox>) -> Taken {
+        // INVARIANT: what has no id is no question, and nobody hands it out as one.
+        let Some(id) = asked.id() else { return Taken::Put };
+        self.asked += 1;
+        let done = match (self.asked > MOST, self.asker.visit.era()) {
+            (true, _) => Err(Refusal::TooMany),
+            (false, Era::Modern) => self.asker.hold(asked, self.asked).await.map(Taken::Held),
+            (false, Era::Legacy) => self.put(id, asked, outbox).await.map(|()| Taken::Put),
         };
-        let declared = wire::envelope(&self.asker.call.frame).and_then(Result::ok);
-        let capabilities = declared.map_or("{}", |envelope| envelope.capabilities);
-        if let Some(needs) = lacks(capabilities, Revision::R2026_07_28, unfit, again) {
-            self.needs = Some(needs);
+        done.unwrap_or_else(|refusal| {
+            self.needs = self.asker.missing(refusal, asked).or(self.needs);
+            Taken::Refused(code::failure(Some(id), refusal.code(), &refusal.to_string(), None))
+        })
+    }
+
+    async fn put(&mut self, id: &Id, asked: &Frame, outbox: &Arc<Outbox>) -> Result<(), Refusal> {
+        let answer = self.asker.ask(asked, outbox, self.patience()?).await?;
+        self.since.get_or_insert_with(Instant::now);
+        self.waiting.push(Waiting { id: id.clone(), method: asked.method(), answer });
+        Ok(())
+    }
+
+    /// How long one more question may take: all pauses of a call have one bound, however often its server asks.
+    fn patience(&self) -> Result<Duration, Refusal> {
+        let once = self.asker.patience();
+        let running = self.since.map(|since| since.elapsed()).unwrap_or_default();
+        let left = once.saturating_mul(ROUNDS).saturating_sub(self.paused + running);
+        if left.is_zero() { Err(Refusal::TooMany) } else { Ok(once.min(left)) }
+    }
+
+    /// Counts a pause that is over.
+    fn rest(&mut self) {
+        if self.waiting.is_empty()
+            && let Some(since) = self.since.take()
+        {
+            self.paused += since.elapsed();
         }
     }
 
@@ -85,6 +107,7 @@ impl<'a> Talk<'a> {
                 let Some(one) = self.waiting.get_mut(at) else { break };
                 if let Poll::Ready(reply) = one.answer.as_mut().poll(context) {
                     let Waiting { id, method, .. } = self.waiting.swap_remove(at);
+                    self.rest();
                     return Poll::Ready(line(&id, method, &reply));
                 }
             }
@@ -100,6 +123,7 @@ impl<'a> Talk<'a> {
             Some(Method::Cancelled) => {
                 let named = said.param("requestId").and_then(|raw| Id::from_raw(raw).ok());
                 self.waiting.retain(|one| Some(&one.id) != named.as_ref());
+                self.rest();
             }
             Some(Method::ElicitationComplete) => {
                 let Asker { asking, seat, visit, .. } = self.asker;

@@ -3,12 +3,12 @@
 use std::{borrow::Cow, sync::Arc};
 
 use admission::{Call, Thing};
-use upstream::{Connection, Declared, Exchange, Incoming, Outbound, Spec, Upstream, UpstreamError, Wait};
+use upstream::{Connection, Exchange, Incoming, Outbound, Spec, Upstream, UpstreamError, Wait};
 use wire::{Change, Era, Frame, Id, Method, Names, Pieces, Shape, code, input, meta};
 
 use super::{Answered, Context, Lane, Router, seat};
 use crate::{
-    asking::{Asker, Offer, ROUNDS, Retry, Sealed, Talk, Unmet},
+    asking::{Asker, Offer, Parked, ROUNDS, Retry, Sealed, Taken, Talk, Unmet},
     audit::Outcome,
     bridge::{self, Sender},
     catalog::{Reference, Source},
@@ -18,6 +18,8 @@ use crate::{
     visit::Visit,
 };
 
+mod later;
+
 /// What is sent, as far as it is not the client's own words.
 struct Sending<'a> {
     wait: Wait,
@@ -25,12 +27,40 @@ struct Sending<'a> {
     retry: Retry,
 }
 
-/// A request under way, and all that may be said while it is.
-struct Under<'a, 'b> {
-    talk: &'b mut Talk<'a>,
-    progress: &'b mut Option<Progress>,
-    ear: &'b mut Ear<'a>,
+/// What the client hears while its call runs.
+struct Hearing<'a> {
+    progress: Option<Progress>,
+    ear: Ear<'a>,
     spec: &'a Spec,
+}
+
+impl Hearing<'_> {
+    /// The client's own words for what a server says.
+    fn of<'a>(call: &'a Call, visit: &'a Visit, spec: &'a Spec) -> Hearing<'a> {
+        let token = meta::progress_token(call.frame.param("_meta"));
+        let progress = token.map(|token| Progress::new(token, visit.revision()));
+        Hearing { progress, ear: Ear::of(visit, &call.frame), spec }
+    }
+
+    fn progressed(&mut self, progress: &Frame, lane: &Lane) {
+        if let Some(message) = self.progress.as_mut().and_then(|own| own.relay(progress)) {
+            lane.outbox.say(Pieces::one(message));
+        }
+    }
+
+    fn told(&mut self, said: &Frame, lane: &Lane) {
+        if let Some(message) = self.ear.hear(said, self.spec) {
+            lane.outbox.say(Pieces::one(message));
+        }
+    }
+}
+
+/// How far it went.
+enum Heard {
+    /// The answer, or that there is none.
+    Over(Result<Frame, UpstreamError>),
+    /// A question that only the client's next call can answer.
+    Held(Box<Parked>),
 }
 
 /// How far the client's side of a call goes: what it can be asked (spec ).
@@ -46,28 +76,29 @@ fn offer(call: &Call, visit: &Visit, source: &Source) -> Arc<Offer> {
     }
 }
 
-/// What is declared when a legacy conversation begins. A modern client is not asked by a legacy server yet (spec X-08,
-/// X-11), so nothing is declared in its name.
-fn declared(visit: &Visit, source: &Source) -> Declared {
-    match visit.session() {
-        Some(session) => session.offers.get(session.client(), session.revision, source.reach).declared(),
-        None => Declared::nothing(),
-    }
-}
-
 impl Router {
-    /// The seat of a thing's upstream that serves this conversation.
-    pub(crate) fn upstream(&self, thing: &Thing, context: &Context) -> Result<Arc<Upstream>, UpstreamError> {
+    /// The seat of a thing's upstream that serves this caller, with what its client declared (spec X-02).
+    pub(crate) fn upstream(
+        &self,
+        call: &Call,
+        thing: &Thing,
+        context: &Context,
+    ) -> Result<Arc<Upstream>, UpstreamError> {
         let Some(source) = context.catalog.sources.get(&thing.upstream) else {
             return Err(UpstreamError::NotRunning { why: "it is not configured any more".into() });
         };
-        self.seated(source, context)
+        self.seated(source, &offer(call, &context.visit, source), context)
     }
 
-    fn seated(&self, source: &Source, context: &Context) -> Result<Arc<Upstream>, UpstreamError> {
+    fn seated(
+        &self,
+        source: &Source,
+        offer: &Offer,
+        context: &Context,
+    ) -> Result<Arc<Upstream>, UpstreamError> {
         let Context { visit, catalog, .. } = context;
         let seat = seat(source.config.share, visit);
-        self.pool.seat(&source.spec, seat, declared(visit, source), catalog.processes)
+        self.pool.seat(&source.spec, seat, offer.declared(), catalog.processes)
     }
 
     pub(super) async fn forward(
@@ -85,7 +116,11 @@ impl Router {
         let sealed = Sealed { seal: &self.seal, call, thing, server: &context.view.server };
         let retry = Retry::read(&sealed, &context.visit)?;
         let offer = offer(call, &context.visit, source);
-        let upstream = self.seated(source, context).map_err(failed)?;
+        if let Some(handle) = retry.parked {
+            return Box::pin(self.resume((handle, &retry, id), &sealed, (context, source, &offer), &lane))
+                .await;
+        }
+        let upstream = self.seated(source, &offer, context).map_err(failed)?;
         let connection = tokio::select! {
             connection = upstream.connection() => connection.map_err(failed)?,
             _ = lane.cancelled() => return Ok(Answered::GivenUp),
@@ -101,7 +136,15 @@ impl Router {
         let label = Asker::label(source, &context.view);
         let (asking, visit, seat) = (&self.asking, &context.visit, upstream.seat());
         let asker = Asker { asking, call, visit, source, seat, label, offer: &offer };
-        let rounds = Rounds { connection: &connection, thing, context, asker: &asker, sealed: &sealed, id };
+        let rounds = Rounds {
+            upstream: &upstream,
+            connection: &connection,
+            thing,
+            context,
+            asker: &asker,
+            sealed: &sealed,
+            id,
+        };
         match self.converse(&rounds, retry, &mut lane).await {
             Some(done) => done.map_err(|why| why.into_error(failed)),
             None => Ok(Answered::GivenUp),
@@ -118,11 +161,10 @@ impl Router {
         let Rounds { connection, thing, context, asker, .. } = *rounds;
         let (call, spec) = (asker.call, &*asker.source.spec);
         let timeouts = &asker.source.config.timeouts;
-        let token = meta::progress_token(call.frame.param("_meta"));
-        let mut progress = token.map(|token| Progress::new(token, context.visit.revision()));
-        let mut ear = Ear::of(&context.visit, &call.frame);
-        let wait = Wait { first: timeouts.call, most: timeouts.call_max, progress: token.is_some() };
-        let sender = Sender { offer: asker.offer, level: ear.wanted() };
+        let mut hearing = Hearing::of(call, &context.visit, spec);
+        let wait =
+            Wait { first: timeouts.call, most: timeouts.call_max, progress: hearing.progress.is_some() };
+        let sender = Sender { offer: asker.offer, level: hearing.ear.wanted() };
         let mut sending = Sending { wait, sender, retry };
         for round in 1..=ROUNDS {
             let exchange = match send(connection, call, thing, &sending) {
@@ -130,20 +172,22 @@ impl Router {
                 Err(why) => return Some(Err(why)),
             };
             let mut talk = Talk::new(asker);
-            let under = Under { talk: &mut talk, progress: &mut progress, ear: &mut ear, spec };
-            let answer = match hear(exchange, under, lane).await? {
-                Ok(answer) => answer,
-                Err(why) => return Some(Err(why.into())),
+            let answer = match hear(exchange, rounds, (&mut talk, &mut hearing), lane).await? {
+                Heard::Over(Ok(answer)) => answer,
+                Heard::Over(Err(why)) => return Some(Err(why.into())),
+                Heard::Held(parked) => {
+                    return Some(Box::pin(self.asked(rounds, *parked, hearing, lane)).await);
+                }
             };
             if !rounds.asks(&answer) {
-                return Some(self.receive(rounds, &answer, talk.needs()).map_err(Gone::from));
+                return Some(self.receive(rounds, &answer, talk.needs()).await.map_err(Gone::from));
             }
             if let Err(error) = self.admit(rounds, &answer) {
                 return Some(Err(error.into()));
             }
             if context.visit.era() == Era::Modern {
                 let handed = asker.hand_on(&answer, rounds.id, rounds.sealed).await;
-                return Some(handed.map(bridged).map_err(Gone::from));
+                return Some(handed.map(Answered::Asked).map_err(Gone::from));
             }
             let outbox = Arc::clone(&lane.outbox);
             let fulfilled = tokio::select! {
@@ -173,7 +217,7 @@ impl Router {
     }
 
     /// What came back, made fit for the client. `needs` is what the server asked for and the client did not declare.
-    fn receive(
+    async fn receive(
         &self,
         rounds: &Rounds<'_>,
         answer: &Frame,
@@ -188,7 +232,7 @@ impl Router {
                 return Err(Box::new(Unmet::Needs(needs)).into()); // spec X-11
             }
             if rounds.era() == Era::Legacy && is_about_pages(answer) {
-                return asker.pages(answer, id, rounds.sealed).map(bridged);
+                return Box::pin(asker.pages(answer, id, rounds.sealed)).await.map(Answered::Asked);
             }
             let asked = (call.method == Method::ResourcesRead).then_some(&*thing.exposed);
             return Err(Box::new(Relayed::read(answer, rounds.era(), asked, &rewrite)).into());
@@ -205,6 +249,7 @@ impl Router {
 /// One call at one open connection.
 #[derive(Clone, Copy)]
 struct Rounds<'a> {
+    upstream: &'a Arc<Upstream>,
     connection: &'a Arc<Connection>,
     thing: &'a Thing,
     context: &'a Context,
@@ -319,35 +364,33 @@ fn send(
 /// gave the request up.
 async fn hear(
     mut exchange: Exchange,
-    under: Under<'_, '_>,
+    rounds: &Rounds<'_>,
+    (talk, hearing): (&mut Talk<'_>, &mut Hearing<'_>),
     lane: &mut Lane,
-) -> Option<Result<Frame, UpstreamError>> {
-    let Under { talk, progress, ear, spec } = under;
+) -> Option<Heard> {
     loop {
         tokio::select! {
             incoming = exchange.next() => match incoming {
-                Incoming::Answer(answer) => return Some(Ok(answer)),
-                Incoming::Failed(why) => return Some(Err(why)),
+                Incoming::Answer(answer) => return Some(Heard::Over(Ok(answer))),
+                Incoming::Failed(why) => return Some(Heard::Over(Err(why))),
                 Incoming::Question(question) => match talk.take(&question, &lane.outbox).await {
-                    Some(refusal) => exchange.reply(refusal),
-                    None => exchange.pause(),
+                    Taken::Put => exchange.pause(),
+                    Taken::Refused(refusal) => exchange.reply(refusal),
+                    Taken::Held(first) => {
+                        let at = (Arc::clone(rounds.upstream), Arc::clone(rounds.connection));
+                        let parked = Parked::new(exchange, at, first, (talk.asked(), talk.needs()));
+                        return Some(Heard::Held(Box::new(parked)));
+                    }
                 },
                 Incoming::Told(said) => {
-                    talk.told(&said, spec, lane);
+                    talk.told(&said, hearing.spec, lane);
                     if !talk.is_waiting() {
                         exchange.resume();
                     }
-                    if let Some(message) = ear.hear(&said, spec) {
-                        lane.outbox.say(Pieces::one(message));
-                    }
+                    hearing.told(&said, lane);
                 }
                 Incoming::Later => lane.outbox.begin(),
-                Incoming::Progress(frame) => {
-                    let relayed = progress.as_mut().and_then(|progress| progress.relay(&frame));
-                    if let Some(message) = relayed {
-                        lane.outbox.say(Pieces::one(message));
-                    }
-                }
+                Incoming::Progress(progress) => hearing.progressed(&progress, lane),
             },
             reply = talk.next(), if talk.is_waiting() => {
                 exchange.reply(reply);

@@ -163,7 +163,7 @@ async fn follow(
 ) -> Vec<Box<str>> {
     let seen = wanted.uris.iter().filter_map(|uri| admitted(call, context, uri));
     let followed = seen.map(|thing| async move {
-        let upstream = router.upstream(&thing, context).ok()?;
+        let upstream = router.upstream(call, &thing, context).ok()?;
         router.subscriptions.follow(&upstream, &thing.native, party, AGREED).await.ok()?;
         Some(thing.exposed.clone())
     });

@@ -37,7 +37,7 @@ pub(crate) async fn serve(
             }
         }
         (Method::ResourcesUnsubscribe, Target::Thing(thing)) => {
-            let upstream = router.upstream(thing, context).map_err(|why| failed(call, thing, why))?;
+            let upstream = router.upstream(call, thing, context).map_err(|why| failed(call, thing, why))?;
             let who = Who::Session(Arc::clone(&session.name));
             router.subscriptions.unfollow(&upstream, &thing.native, (&session.principal.tenant, &who));
         }
@@ -54,7 +54,7 @@ async fn subscribe(
     context: &Context,
     session: &Arc<Session>,
 ) -> Result<(), Error> {
-    let upstream = router.upstream(thing, context).map_err(|why| failed(call, thing, why))?;
+    let upstream = router.upstream(call, thing, context).map_err(|why| failed(call, thing, why))?;
     let who = Who::Session(Arc::clone(&session.name));
     let party = Party::new(who, call, &context.view.server, Mouth::Session(Arc::clone(session)));
     let followed = router.subscriptions.follow(&upstream, &thing.native, &party, AGREED).await;
