@@ -2,7 +2,6 @@
 
 use std::{collections::VecDeque, sync::Arc};
 
-use futures_util::FutureExt as _;
 use upstream::{Connection, Exchange, Incoming, Upstream, UpstreamError};
 use wire::{Frame, Id, Method, code, input};
 
@@ -107,11 +106,6 @@ impl Parked {
             Some(end) => end,
             None => self.exchange.next().await,
         }
-    }
-
-    /// What the server has done already; none when it would have to be waited for.
-    pub(crate) fn next_now(&mut self) -> Option<Incoming> {
-        self.next().now_or_never()
     }
 
     /// Judges one more question: it is for the client, or is refused.

@@ -1,7 +1,8 @@
 //! Calls of modern clients at legacy servers that ask: parked until the client comes back, and gone on with (spec X-08).
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
+use tokio::time::{Instant, timeout_at};
 use upstream::{Incoming, UpstreamError};
 use wire::{Frame, Id, Method};
 
@@ -12,6 +13,9 @@ use crate::{
     error::Error,
     router::{Answered, Lane, Router},
 };
+
+/// A question waits for others so long: each round more is a round trip of the client's, and a person asked once more.
+const COMPANY: Duration = Duration::from_millis(50);
 
 /// What came of listening to a call.
 enum Heard {
@@ -74,13 +78,17 @@ impl Router {
 
 /// Listens to a call until its end, or until it has asked all it asks at this moment.
 async fn hear(parked: &mut Parked, asker: &Asker<'_>, hearing: &mut Hearing<'_>, lane: &Lane) -> Heard {
+    let mut company = None;
     loop {
         let incoming = match parked.asked().is_empty() {
             true => parked.next().await,
-            false => match parked.next_now() {
-                Some(incoming) => incoming,
-                None => return Heard::Asked,
-            },
+            false => {
+                let until = *company.get_or_insert_with(|| Instant::now() + COMPANY);
+                match timeout_at(until, parked.next()).await {
+                    Ok(incoming) => incoming,
+                    Err(_) => return Heard::Asked,
+                }
+            }
         };
         match incoming {
             Incoming::Answer(answer) => return Heard::Over(Ok(answer)),
