@@ -24,6 +24,7 @@ mod transports;
 mod refusals;
 
 mod asking;
+mod tasks;
 mod upstreams;
 
 mod hostile_upstreams;

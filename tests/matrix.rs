@@ -63,6 +63,7 @@ fn expected(method: Method, right: bool) -> (u16, Option<i64>) {
         Some(
             Capability::ResourcesSubscribe
             | Capability::Tasks
+            | Capability::TasksList
             | Capability::Sampling
             | Capability::Roots
             | Capability::Elicitation,

@@ -154,6 +154,18 @@ pub(crate) enum CatalogError {
     /// The resource's server tells nobody of changes (spec R-08).
     #[error("`{0}` cannot be subscribed to: its server tells nobody of changes")]
     Subscription(Box<str>),
+    /// No such task, or it belongs to somebody else (spec U-31).
+    #[error("unknown task")]
+    Task,
+    /// It is over, and cannot be cancelled any more (spec U-35).
+    #[error("the task is over")]
+    TaskOver,
+    /// The tool takes no tasks (spec U-30).
+    #[error("calls of `{0}` cannot become tasks")]
+    NoTask(Box<str>),
+    /// The tool takes nothing else.
+    #[error("`{0}` can only be called as a task")]
+    OnlyAsTask(Box<str>),
     /// The request needs what its client has not declared; which is raw JSON (spec B-32).
     #[error("the request needs capabilities that were not declared: {0}")]
     Undeclared(&'static str),
@@ -176,6 +188,15 @@ pub(crate) enum LimitError {
         /// The bound.
         most: usize,
     },
+    /// The principal has so many tasks already (spec U-39).
+    #[error("too many tasks (at most {most})")]
+    Tasks {
+        /// The bound.
+        most: usize,
+    },
+    /// A task is looked at too often (spec U-39).
+    #[error("this task is looked at too often: heed its poll interval")]
+    Looks,
 }
 
 /// A person did not say yes.
@@ -313,6 +334,10 @@ impl Error {
             Error::Catalog(CatalogError::Parameter(_)) => (ours(code::INVALID_PARAMS), "bad_parameter"),
             Error::Catalog(CatalogError::Cursor) => (ours(code::INVALID_PARAMS), "unknown_cursor"),
             Error::Catalog(CatalogError::Subscription(_)) => (ours(code::INVALID_PARAMS), "no_subscriptions"),
+            Error::Catalog(CatalogError::Task) => (ours(code::INVALID_PARAMS), "unknown_task"),
+            Error::Catalog(CatalogError::TaskOver) => (ours(code::INVALID_PARAMS), "task_over"),
+            Error::Catalog(CatalogError::NoTask(_)) => (ours(code::METHOD_NOT_FOUND), "no_task"),
+            Error::Catalog(CatalogError::OnlyAsTask(_)) => (ours(code::METHOD_NOT_FOUND), "only_as_task"),
             Error::Catalog(CatalogError::Undeclared(_)) => {
                 (ours(code::MISSING_CLIENT_CAPABILITY), "missing_capability")
             }
@@ -321,6 +346,8 @@ impl Error {
             Error::Limit(LimitError::Subscriptions { .. }) => {
                 (ours(code::INTERNAL_ERROR), "too_many_subscriptions")
             }
+            Error::Limit(LimitError::Tasks { .. }) => (ours(code::INTERNAL_ERROR), "too_many_tasks"),
+            Error::Limit(LimitError::Looks) => (Said::Http(429, code::INTERNAL_ERROR), "looked_too_often"),
             Error::Denied(refused) => match (refused.denial.by, refused.sort) {
                 // Hidden and missing must look the same, and each kind keeps its own code (spec R-05).
                 (CheckName::Visibility | CheckName::Pins, Some(Sort::Resource)) if !refused.referred => {

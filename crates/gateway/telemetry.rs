@@ -23,6 +23,7 @@ const DURATION: Name = Name(
     "From the complete head of a message to its last reply byte, by tenant and method.",
 );
 const SESSIONS: Name = Name("portcullis_sessions", "Open legacy sessions.");
+const TASKS: Name = Name("portcullis_tasks", "Tasks of clients that are kept, those that are over included.");
 const UPSTREAM_UP: Name = Name(
     "portcullis_upstream_up",
     "1 while the catalog connection of an upstream is up, by tenant and upstream.",
@@ -54,10 +55,11 @@ const START_TIME: Name =
 
 /// All of them, for whoever compares this list with the documentation.
 #[cfg(test)]
-pub(crate) const ALL: [Name; 15] = [
+pub(crate) const ALL: [Name; 16] = [
     MESSAGES,
     DURATION,
     SESSIONS,
+    TASKS,
     UPSTREAM_UP,
     UPSTREAM_RESTARTS,
     STDOUT_NOISE,
@@ -85,6 +87,7 @@ pub(crate) struct Metrics {
     messages: IntCounterVec,
     duration: HistogramVec,
     sessions: IntGauge,
+    tasks: IntGauge,
     upstream_up: IntGaugeVec,
     upstream_restarts: IntCounterVec,
     stdout_noise: IntCounter,
@@ -112,6 +115,7 @@ impl Metrics {
             messages: counters(&registry, MESSAGES, &["tenant", "method", "decision", "outcome"])?,
             duration: histograms(&registry, DURATION, &["tenant", "method"])?,
             sessions: gauge(&registry, SESSIONS)?,
+            tasks: gauge(&registry, TASKS)?,
             upstream_up: gauges(&registry, UPSTREAM_UP, &["tenant", "upstream"])?,
             upstream_restarts: counters(&registry, UPSTREAM_RESTARTS, &["tenant", "upstream"])?,
             stdout_noise: counter(&registry, STDOUT_NOISE)?,
@@ -160,6 +164,11 @@ impl Metrics {
     /// Sessions were opened (`change` above zero) or ended (below).
     pub(crate) fn sessions(&self, change: i64) {
         self.sessions.add(change);
+    }
+
+    /// Calls became tasks (`change` above zero), or tasks were forgotten (below).
+    pub(crate) fn tasks(&self, change: i64) {
+        self.tasks.add(change);
     }
 
     /// The catalog connection of an upstream came up or went down.

@@ -217,6 +217,16 @@ impl Asker<'_> {
         }
     }
 
+    /// The params of one question of a task; put on record when it is shown for the first time.
+    pub(crate) async fn of_task(&self, wish: &input::Wish<'_>, is_new: bool) -> Result<String, Error> {
+        if is_new {
+            return self.shown(wish).await;
+        }
+        let shown = question::put(&wish.method, wish.params, &self.terms());
+        let shown = shown.map_err(|unfit| Box::new(self.unmet(unfit, &wish.method, wish.params)))?;
+        Ok(shown.1)
+    }
+
     /// A modern client is told what to declare, if that is what is missing (spec B-32).
     fn unmet(&self, unfit: Unfit, method: &str, params: &str) -> Unmet {
         let again =

@@ -15,6 +15,7 @@ use crate::{
     error::{CatalogError, Error, Failed, Refused, Relayed},
     logging::Ear,
     relay::Progress,
+    tasks::{Awaited, Became, Birth, SoFar, USUAL, Wish},
     visit::Visit,
 };
 
@@ -23,18 +24,19 @@ struct Sending<'a> {
     wait: Wait,
     sender: Sender<'a>,
     retry: Retry,
+    wish: Wish,
 }
 
 /// A request under way, and all that may be said while it is.
-struct Under<'a, 'b> {
-    talk: &'b mut Talk<'a>,
-    progress: &'b mut Option<Progress>,
-    ear: &'b mut Ear<'a>,
-    spec: &'a Spec,
+pub(crate) struct Under<'a, 'b> {
+    pub(crate) talk: &'b mut Talk<'a>,
+    pub(crate) progress: &'b mut Option<Progress>,
+    pub(crate) ear: &'b mut Ear<'a>,
+    pub(crate) spec: &'a Spec,
 }
 
 /// How far the client's side of a call goes: what it can be asked (spec ).
-fn offer(call: &Call, visit: &Visit, source: &Source) -> Arc<Offer> {
+pub(crate) fn offer(call: &Call, visit: &Visit, source: &Source) -> Arc<Offer> {
     match visit {
         Visit::Opening(session) | Visit::Within(session) => {
             session.offers.get(session.client(), session.revision, source.reach)
@@ -46,8 +48,8 @@ fn offer(call: &Call, visit: &Visit, source: &Source) -> Arc<Offer> {
     }
 }
 
-/// What is declared when a legacy conversation begins. A modern client is not asked by a legacy server yet (spec X-08,
-/// X-11), so nothing is declared in its name.
+/// What is declared when a legacy conversation begins. A modern client is asked by a legacy server only in a task (spec
+/// ), so nothing is declared in its name otherwise.
 fn declared(visit: &Visit, source: &Source) -> Declared {
     match visit.session() {
         Some(session) => session.offers.get(session.client(), session.revision, source.reach).declared(),
@@ -61,13 +63,18 @@ impl Router {
         let Some(source) = context.catalog.sources.get(&thing.upstream) else {
             return Err(UpstreamError::NotRunning { why: "it is not configured any more".into() });
         };
-        self.seated(source, context)
+        self.seated(source, declared(&context.visit, source), context)
     }
 
-    fn seated(&self, source: &Source, context: &Context) -> Result<Arc<Upstream>, UpstreamError> {
+    fn seated(
+        &self,
+        source: &Source,
+        declared: Declared,
+        context: &Context,
+    ) -> Result<Arc<Upstream>, UpstreamError> {
         let Context { visit, catalog, .. } = context;
         let seat = seat(source.config.share, visit);
-        self.pool.seat(&source.spec, seat, declared(visit, source), catalog.processes)
+        self.pool.seat(&source.spec, seat, declared, catalog.processes)
     }
 
     pub(super) async fn forward(
@@ -85,7 +92,11 @@ impl Router {
         let sealed = Sealed { seal: &self.seal, call, thing, server: &context.view.server };
         let retry = Retry::read(&sealed, &context.visit)?;
         let offer = offer(call, &context.visit, source);
-        let upstream = self.seated(source, context).map_err(failed)?;
+        let declared = match lane.outbox.hosting() {
+            Some(_) => offer.declared(),
+            None => declared(&context.visit, source),
+        };
+        let upstream = self.seated(source, declared, context).map_err(failed)?;
         let connection = tokio::select! {
             connection = upstream.connection() => connection.map_err(failed)?,
             _ = lane.cancelled() => return Ok(Answered::GivenUp),
@@ -101,7 +112,9 @@ impl Router {
         let label = Asker::label(source, &context.view);
         let (asking, visit, seat) = (&self.asking, &context.visit, upstream.seat());
         let asker = Asker { asking, call, visit, source, seat, label, offer: &offer };
-        let rounds = Rounds { connection: &connection, thing, context, asker: &asker, sealed: &sealed, id };
+        let upstream = &upstream;
+        let rounds =
+            Rounds { upstream, connection: &connection, thing, context, asker: &asker, sealed: &sealed, id };
         match self.converse(&rounds, retry, &mut lane).await {
             Some(done) => done.map_err(|why| why.into_error(failed)),
             None => Ok(Answered::GivenUp),
@@ -122,21 +135,46 @@ impl Router {
         let mut progress = token.map(|token| Progress::new(token, context.visit.revision()));
         let mut ear = Ear::of(&context.visit, &call.frame);
         let wait = Wait { first: timeouts.call, most: timeouts.call_max, progress: token.is_some() };
-        let sender = Sender { offer: asker.offer, level: ear.wanted() };
-        let mut sending = Sending { wait, sender, retry };
+        let wish = match Wish::of(self, (call, thing), context, connection.facts()) {
+            Ok(wish) => wish,
+            Err(error) => return Some(Err(error.into())),
+        };
+        if let Some(hosting) = lane.outbox.hosting()
+            && rounds.era() == Era::Legacy
+        {
+            hosting.leaves(&call.target, &context.view.server);
+        }
+        let sender = Sender { offer: asker.offer, level: ear.wanted(), tasks: wish.declares() };
+        let mut sending = Sending { wait, sender, retry, wish };
         for round in 1..=ROUNDS {
             let exchange = match send(connection, call, thing, &sending) {
                 Ok(exchange) => exchange,
                 Err(why) => return Some(Err(why)),
             };
+            let number = exchange.id().as_number();
             let mut talk = Talk::new(asker);
             let under = Under { talk: &mut talk, progress: &mut progress, ear: &mut ear, spec };
-            let answer = match hear(exchange, under, lane).await? {
+            let mut answer = match hear(exchange, under, lane).await? {
                 Ok(answer) => answer,
                 Err(why) => return Some(Err(why.into())),
             };
+            match Became::of(&sending.wish, &answer, rounds.era()) {
+                Became::Answered => (),
+                Became::Task => {
+                    let so_far = number.zip(progress);
+                    return Some(self.keep_task(rounds, &mut sending.wish, &answer, so_far));
+                }
+                Became::Awaited(native) => {
+                    let under = Under { talk: &mut talk, progress: &mut progress, ear: &mut ear, spec };
+                    answer = match self.await_task(rounds, &native, under, lane).await? {
+                        Ok(answer) => answer,
+                        Err(why) => return Some(Err(why)),
+                    };
+                }
+            }
             if !rounds.asks(&answer) {
-                return Some(self.receive(rounds, &answer, talk.needs()).map_err(Gone::from));
+                let done = self.receive(rounds, &answer, talk.needs());
+                return Some(self.keep_answer(rounds, &mut sending.wish, done));
             }
             if let Err(error) = self.admit(rounds, &answer) {
                 return Some(Err(error.into()));
@@ -157,6 +195,57 @@ impl Router {
         }
         let endless = Unmet::Failed("it asked again and again"); // spec Q-22
         Some(Err(Error::from(Box::new(endless)).into()))
+    }
+
+    /// The call became a task of its upstream.
+    fn keep_task(
+        &self,
+        rounds: &Rounds<'_>,
+        wish: &mut Wish,
+        answer: &Frame,
+        so_far: SoFar,
+    ) -> Result<Answered, Gone> {
+        self.admit(rounds, answer)?;
+        let kept = wish.slot().and_then(|slot| rounds.birth().of_upstream(slot, answer, so_far));
+        kept.ok_or_else(|| {
+            UpstreamError::Garbled { why: "what it says of the task cannot be read".into() }.into()
+        })
+    }
+
+    /// The call was answered, where its client asked for a task or not.
+    fn keep_answer(
+        &self,
+        rounds: &Rounds<'_>,
+        wish: &mut Wish,
+        done: Result<Answered, Error>,
+    ) -> Result<Answered, Gone> {
+        let done = done?;
+        match wish.kept() {
+            Some(slot) => Ok(rounds.birth().of_answer(slot, done)?),
+            None => Ok(done),
+        }
+    }
+
+    /// Waits for the outcome of a task of the upstream that the client knows nothing of (spec X-15).
+    async fn await_task(
+        &self,
+        rounds: &Rounds<'_>,
+        native: &str,
+        under: Under<'_, '_>,
+        lane: &mut Lane,
+    ) -> Option<Result<Frame, Gone>> {
+        let awaited = Awaited::new(&self.tasks, rounds.connection, native);
+        let timeouts = &rounds.asker.source.config.timeouts;
+        // A client that takes tasks knows of it as one of ours, which may take as long as any.
+        let most = match lane.outbox.hosting() {
+            Some(hosting) if hosting.begin().await => USUAL,
+            Some(_) | None => timeouts.call_max,
+        };
+        let done = match awaited.outcome(most) {
+            Ok(exchange) => hear(exchange, under, lane).await?,
+            Err(why) => Err(why),
+        };
+        Some(done.map(|answer| awaited.came(answer)).map_err(Gone::from))
     }
 
     /// Whether what came back may be passed on at all.
@@ -205,6 +294,7 @@ impl Router {
 /// One call at one open connection.
 #[derive(Clone, Copy)]
 struct Rounds<'a> {
+    upstream: &'a Arc<Upstream>,
     connection: &'a Arc<Connection>,
     thing: &'a Thing,
     context: &'a Context,
@@ -214,6 +304,11 @@ struct Rounds<'a> {
 }
 
 impl Rounds<'_> {
+    fn birth(&self) -> Birth<'_> {
+        let Rounds { connection, context, asker, id, .. } = *self;
+        Birth { call: asker.call, id, context, upstream: self.upstream, connection }
+    }
+
     fn era(&self) -> Era {
         self.connection.facts().revision.era()
     }
@@ -279,18 +374,18 @@ fn send(
         }
         _ => ("name", code::quote(&thing.native)),
     };
-    let Sending { wait, sender, retry } = sending;
+    let Sending { wait, sender, retry, wish } = sending;
     // A legacy server never sees them, nor does any server those of another round (spec Q-20).
     let carried = |text: &'_ Option<String>| match connection.facts().revision.era() {
         Era::Legacy => None,
         Era::Modern => text.clone(),
     };
     let unsaid = match call.method {
-        // We carry no tasks: a call that asks for one is an ordinary call.
         Method::ToolsCall => Some("task"),
         Method::Complete if !connection.facts().revision.has_completion_context() => Some("context"), // spec K-04
         _ => None,
     };
+    let task = wish.param(call, connection.facts().revision.era());
     let build = |id: &Id| {
         let token = if wait.progress { id.as_number() } else { None };
         let meta = bridge::request_meta(connection.facts(), call.frame.param("_meta"), token, sender);
@@ -299,7 +394,7 @@ fn send(
             Change { key: "_meta", value: meta.map(Cow::Owned) },
             Change { key: input::RESPONSES, value: carried(&retry.responses).map(Cow::Owned) },
             Change { key: input::STATE, value: carried(&retry.state).map(Cow::Owned) },
-            Change { key: unsaid.unwrap_or_default(), value: None },
+            Change { key: unsaid.unwrap_or_default(), value: task.as_deref().map(Cow::Borrowed) },
         ];
         let concerned = if unsaid.is_some() { 5 } else { 4 };
         call.frame.forward(Some(id), changes.get(..concerned).unwrap_or_default())
@@ -317,7 +412,7 @@ fn send(
 
 /// Waits for the answer; progress, logs and questions of the server go to the client meanwhile. None when the client
 /// gave the request up.
-async fn hear(
+pub(crate) async fn hear(
     mut exchange: Exchange,
     under: Under<'_, '_>,
     lane: &mut Lane,

@@ -8,7 +8,7 @@ use upstream::{Notice, Seat, What};
 use wire::{Kind, Method};
 
 use super::Inboxes;
-use crate::{gateway::Gateway, logging, subscriptions};
+use crate::{gateway::Gateway, logging, subscriptions, tasks};
 
 /// Questions of one upstream that are put on record in one window; the rest are refused and counted, so that
 /// nobody fills the disk by asking.
@@ -63,6 +63,12 @@ pub(super) async fn sort(gateway: Arc<Gateway>, inboxes: Inboxes, mut notices: m
             }
             (What::Notification(frame), _) if frame.method() == Some(Method::ElicitationComplete) => {
                 gateway.router.asking.links.tell_completed(&spec, &seat, &frame);
+            }
+            (What::Notification(frame), _) if frame.method() == Some(Method::TaskStatus) => {
+                tasks::told(&gateway.router.tasks, &spec, &seat, &frame);
+            }
+            (What::Notification(frame), _) if frame.method() == Some(Method::Progress) => {
+                tasks::reported(&gateway.router.tasks, &spec, &seat, &frame);
             }
             (What::Up(connection), inbox) => {
                 // What its sessions want to hear may have been said before it was there (spec U-14).
