@@ -52,14 +52,14 @@ pub(crate) fn bind(
             let reference = Reference::read(frame)?;
             named(view, reference.sort, reference.exposed)
         }
-        (_, Names::Task) => {
+        (Plan::Task, _) => {
             if visit.era() == Era::Modern && !takes_tasks(frame) {
                 return Err(CatalogError::Undeclared(TASKS)); // spec U-33
             }
             let exposed = tool(&text(frame, "taskId")?).ok_or(CatalogError::Task)?;
             named(view, Sort::Tool, exposed.into_string().into())
         }
-        (_, Names::Nothing | Names::Request | Names::Token) => Target::Ourselves,
+        (_, Names::Nothing | Names::Request | Names::Token | Names::Task) => Target::Ourselves,
     };
     Ok((method, target))
 }

@@ -131,7 +131,9 @@ mod tests {
             &[r#"{"tools":{},"logging":{},"experimental":{"x":{}}}"#, r#"{"prompts":{"listChanged":false}}"#],
             false,
             &[],
-            &expect![[r#"{"tools":{"listChanged":true},"prompts":{"listChanged":true},"logging":{}}"#]],
+            &expect![[
+                r#"{"tools":{"listChanged":true},"prompts":{"listChanged":true},"logging":{}},"extensions":{"io.modelcontextprotocol/tasks":{}}"#
+            ]],
         );
         check(
             &[r#"{"resources":{"subscribe":false}}"#],
@@ -155,7 +157,7 @@ mod tests {
             true,
             &[],
             &expect![[
-                r#"{"tools":{"listChanged":true},"prompts":{"listChanged":true},"resources":{"listChanged":true,"subscribe":true},"completions":{},"logging":{}}"#
+                r#"{"tools":{"listChanged":true},"prompts":{"listChanged":true},"resources":{"listChanged":true,"subscribe":true},"completions":{},"logging":{}},"extensions":{"io.modelcontextprotocol/tasks":{}}"#
             ]],
         );
     }
@@ -168,9 +170,9 @@ mod tests {
             &[one],
             false,
             &["example.org/*"],
-            &expect![[r#"{"extensions":{"example.org/x":{"v":1},"example.org/y":{}}}"#]],
+            &expect![[r#"{},"extensions":{"example.org/x":{"v":1},"example.org/y":{}}"#]],
         );
-        check(&[one, two], false, &["example.org/*"], &expect![[r#"{"extensions":{"example.org/y":{}}}"#]]);
+        check(&[one, two], false, &["example.org/*"], &expect![[r#"{},"extensions":{"example.org/y":{}}"#]]);
         check(&[one], false, &[], &expect!["{}"]);
     }
 }

@@ -151,7 +151,8 @@ impl Router {
                 Ok(exchange) => exchange,
                 Err(why) => return Some(Err(why)),
             };
-            let number = exchange.id().as_number();
+            // Its progress outlives the call that becomes a task.
+            let number = if sending.wish.declares() { exchange.id().as_number() } else { None };
             let mut talk = Talk::new(asker);
             let under = Under { talk: &mut talk, progress: &mut progress, ear: &mut ear, spec };
             let mut answer = match hear(exchange, under, lane).await? {
@@ -166,7 +167,7 @@ impl Router {
                 }
                 Became::Awaited(native) => {
                     let under = Under { talk: &mut talk, progress: &mut progress, ear: &mut ear, spec };
-                    answer = match self.await_task(rounds, &native, under, lane).await? {
+                    answer = match Box::pin(self.await_task(rounds, &native, under, lane)).await? {
                         Ok(answer) => answer,
                         Err(why) => return Some(Err(why)),
                     };

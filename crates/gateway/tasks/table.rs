@@ -309,3 +309,6 @@ impl Drop for Slot {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

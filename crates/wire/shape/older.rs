@@ -52,7 +52,8 @@ const AUDIO: &str = "audio";
 const NO_AUDIO: &str = r#"{"type":"text","text":"(audio, which this revision of MCP cannot carry)"}"#;
 
 /// A tool's definition as a revision takes it; none when that is what it is. `execution` belongs to 2025-11-25 alone
-/// (spec T-15). There the server's own stays (bug B01), and one is put in where it has none and its calls can become `tasks`.
+/// (spec T-15). There the server's own stays (bug B01), and one is put in where it has none and its calls can become
+/// `tasks`.
 pub fn definition(tool: &[u8], takes: Structured, tasks: Support) -> Option<Bytes> {
     let may_have = |word: &str| memchr::memmem::find(tool, word.as_bytes()).is_some();
     let tells = takes == Structured::WithTasks;
