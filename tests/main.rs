@@ -27,6 +27,7 @@ mod refusals;
 
 mod asking;
 mod parking;
+mod tasks;
 mod upstreams;
 
 mod hostile_upstreams;

@@ -144,7 +144,7 @@ fn each_revision_gets_what_it_can_read() {
         let has: Vec<bool> = listed.iter().map(|tool| !tool["outputSchema"].is_null()).collect();
         assert_eq!(has, schemas, "{revision:?}");
         let told = listed.iter().any(|tool| !tool["execution"].is_null());
-        assert_eq!(told, revision >= Revision::R2025_06_18, "{revision:?} {listed:?}");
+        assert_eq!(told, revision == Revision::R2025_11_25, "{revision:?} {listed:?}");
         let (list, map) = (client.call("alpha__list", "{}"), client.call("alpha__map", "{}"));
         let blocks = list["content"].as_array().unwrap();
         assert_eq!(blocks.iter().map(|block| block["type"].as_str().unwrap()).collect::<Vec<_>>(), kinds);

@@ -35,7 +35,7 @@ const RIM: [&str; 4] = ["axum", "clap", "tower", "anyhow"];
 
 /// The files in which something is started that outlives the function that starts it. Each awaits or
 /// stops what it starts; `stdio.rs` and `supervisor.rs` start processes, `audit.rs`, `lanes.rs` and `pipes.rs` threads, the others tasks.
-const SPAWNING: [&str; 18] = [
+const SPAWNING: [&str; 20] = [
     "listen.rs",
     "lanes.rs",
     "running.rs",
@@ -50,6 +50,8 @@ const SPAWNING: [&str; 18] = [
     "refresh.rs",
     "parking.rs",
     "subscriptions.rs",
+    "hosting.rs",
+    "awaited.rs",
     "audit.rs",
     "run.rs",
     "pipes.rs",

@@ -2,7 +2,7 @@
 
 use std::{fmt, sync::Arc, time::Instant};
 
-use wire::{Digest, Frame, Kind, Method, mirror::Mirror};
+use wire::{Digest, Frame, Kind, Method, mirror::Mirror, task::Support};
 
 /// One message whose principal and target are known. Nothing has judged it yet.
 #[derive(Clone, Debug)]
@@ -103,6 +103,8 @@ pub struct Thing {
     pub standing: Standing,
     /// Arguments that modern HTTP requests repeat in headers (spec H-30); none for most things.
     pub mirrors: Arc<[Mirror]>,
+    /// Whether calls of it can become tasks; of tools only.
+    pub tasks: Support,
 }
 
 /// The kinds of things that calls are about.

@@ -17,6 +17,7 @@ use crate::{
     catalog::{Source, View},
     running::Outbox,
     session::{AskError, Asked},
+    tasks::Standing,
     telemetry::Metrics,
     visit::Visit,
 };
@@ -178,6 +179,23 @@ enum Reply {
     Silence,
 }
 
+/// Where a question was put. Dropped, it is taken back.
+enum Put {
+    /// On the stream of a running request.
+    Session(Asked),
+    /// Into the description of a task.
+    Task(Standing),
+}
+
+impl Put {
+    async fn answer(&mut self) -> Frame {
+        match self {
+            Put::Session(asked) => asked.answer().await,
+            Put::Task(standing) => standing.answer().await,
+        }
+    }
+}
+
 /// A question that was put; what comes of it. Dropped, it is taken back.
 type Answering = Pin<Box<dyn Future<Output = Reply> + Send>>;
 
@@ -244,18 +262,35 @@ impl<'a> Asker<'a> {
         question: &Frame,
         outbox: &Arc<Outbox>,
         record: &mut Record,
-    ) -> Result<(Method, Asked), Refusal> {
+    ) -> Result<(Method, Put), Refusal> {
         let params = question.params().unwrap_or("{}");
         let (method, shown) = question::put(question.method_name(), params, &self.terms())?;
-        let session = self.visit.session().ok_or(Refusal::Modern)?;
+        // A modern client is asked by the description of the task that its call becomes (spec X-08).
+        let hosting = match outbox.hosting() {
+            Some(hosting) if hosting.begin().await => Some(hosting),
+            Some(_) | None => None,
+        };
+        let session = self.visit.session();
+        if hosting.is_none() && session.is_none() {
+            return Err(Refusal::Modern);
+        }
         record.let_through();
         record.commit().await.map_err(|_: AuditError| Refusal::Unrecorded)?;
+        if let Some(hosting) = hosting {
+            let standing = hosting.ask(method, &shown).ok_or(Refusal::TooMany)?;
+            return Ok((method, Put::Task(standing)));
+        }
+        let session = session.ok_or(Refusal::Modern)?;
         if question.param_text("mode").as_deref() == Some("url")
             && let Some(native) = question.param_text("elicitationId").filter(|id| id.len() <= LINK_BYTES)
         {
             self.asking.links.shown(&self.link(&native), session);
         }
-        Ok((method, session.ask(outbox, method, &shown)?))
+        let shown = match outbox.task() {
+            Some(task) => wire::task::related(&shown, task),
+            None => shown,
+        };
+        Ok((method, Put::Session(session.ask(outbox, method, &shown)?)))
     }
 
     /// Judges a question that a modern client is to find in a result. What is refused is on record.
@@ -319,7 +354,7 @@ impl<'a> Asker<'a> {
 }
 
 /// Waits for the answer, and closes the record with it.
-async fn wait(method: Method, mut asked: Asked, record: Record, patience: Duration) -> Reply {
+async fn wait(method: Method, mut asked: Put, record: Record, patience: Duration) -> Reply {
     let Ok(answer) = tokio::time::timeout(patience, asked.answer()).await else {
         record.close(Outcome::Abandoned, Some("unanswered"), 0);
         return Reply::Silence;

@@ -23,12 +23,14 @@ pub(crate) struct Sender<'a> {
     pub(crate) offer: &'a Offer,
     /// How much of the server's log it wants to hear.
     pub(crate) level: Option<Level>,
+    /// Whether its call may become a task.
+    pub(crate) tasks: bool,
 }
 
 impl Sender<'static> {
     /// The gateway, for itself.
     pub(crate) fn ourselves() -> Sender<'static> {
-        Sender { offer: Offer::nothing(), level: None }
+        Sender { offer: Offer::nothing(), level: None, tasks: false }
     }
 }
 
@@ -45,7 +47,11 @@ pub(crate) fn request_meta(
         Era::Legacy => meta::for_upstream(client, token),
         // What the client can be asked goes with each request, never more (spec X-01).
         Era::Modern => {
-            let meta = wire::client_meta(client, token, &sender.offer.envelope());
+            let capabilities = match sender.tasks {
+                true => wire::task::declared(&sender.offer.envelope()),
+                false => sender.offer.envelope(),
+            };
+            let meta = wire::client_meta(client, token, &capabilities);
             Some(with_level(meta, sender.level))
         }
     }

@@ -11,10 +11,12 @@ use crate::{arrival::BodyError, asking::Unmet, audit::AuditError};
 
 mod cleaned;
 mod failed;
+mod limit;
 mod relayed;
 
 use cleaned::cleaned;
 pub(crate) use failed::{Failed, Refused};
+pub(crate) use limit::LimitError;
 pub(crate) use relayed::Relayed;
 
 /// The longest text of a stranger that is passed on, in bytes (spec Z-05).
@@ -169,38 +171,21 @@ pub(crate) enum CatalogError {
     /// The resource's server tells nobody of changes (spec R-08).
     #[error("`{0}` cannot be subscribed to: its server tells nobody of changes")]
     Subscription(Box<str>),
+    /// No such task, or it belongs to somebody else (spec U-31).
+    #[error("unknown task")]
+    Task,
+    /// It is over, and cannot be cancelled any more (spec U-35).
+    #[error("the task is over")]
+    TaskOver,
+    /// The tool takes no tasks (spec U-30).
+    #[error("calls of `{0}` cannot become tasks")]
+    NoTask(Box<str>),
+    /// The tool takes nothing else.
+    #[error("`{0}` can only be called as a task")]
+    OnlyAsTask(Box<str>),
     /// The request needs what its client has not declared; which is raw JSON (spec B-32).
     #[error("the request needs capabilities that were not declared: {0}")]
     Undeclared(&'static str),
-}
-
-/// A bound was reached.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum LimitError {
-    /// The session runs as many requests at once as it may.
-    #[error("too many requests at once (at most {most})")]
-    Concurrency {
-        /// The bound.
-        most: usize,
-        /// The call was a `tools/call`.
-        tool: bool,
-    },
-    /// So many resources are followed already.
-    #[error("too many subscriptions (at most {most})")]
-    Subscriptions {
-        /// The bound.
-        most: usize,
-    },
-    /// The answers of one body of several messages are together as large as they may be (spec B-07).
-    #[error(
-        "the answers of one batch are together larger than {most} bytes: send the message alone; it may have taken effect"
-    )]
-    Batch {
-        /// The bound, in bytes.
-        most: usize,
-        /// The message was a `tools/call`.
-        tool: bool,
-    },
 }
 
 /// A person did not say yes.
@@ -340,6 +325,10 @@ impl Error {
             Error::Catalog(CatalogError::Parameter(_)) => (ours(code::INVALID_PARAMS), "bad_parameter"),
             Error::Catalog(CatalogError::Cursor) => (ours(code::INVALID_PARAMS), "unknown_cursor"),
             Error::Catalog(CatalogError::Subscription(_)) => (ours(code::INVALID_PARAMS), "no_subscriptions"),
+            Error::Catalog(CatalogError::Task) => (ours(code::INVALID_PARAMS), "unknown_task"),
+            Error::Catalog(CatalogError::TaskOver) => (ours(code::INVALID_PARAMS), "task_over"),
+            Error::Catalog(CatalogError::NoTask(_)) => (ours(code::METHOD_NOT_FOUND), "no_task"),
+            Error::Catalog(CatalogError::OnlyAsTask(_)) => (ours(code::METHOD_NOT_FOUND), "only_as_task"),
             Error::Catalog(CatalogError::Undeclared(_)) => {
                 (ours(code::MISSING_CLIENT_CAPABILITY), "missing_capability")
             }
@@ -352,6 +341,8 @@ impl Error {
             Error::Limit(LimitError::Batch { tool: false, .. }) => {
                 (ours(code::INTERNAL_ERROR), "batch_too_large")
             }
+            Error::Limit(LimitError::Tasks { .. }) => (ours(code::INTERNAL_ERROR), "too_many_tasks"),
+            Error::Limit(LimitError::Looks) => (Said::Http(429, code::INTERNAL_ERROR), "looked_too_often"),
             Error::Denied(refused) => match (refused.denial.by, refused.sort) {
                 // Hidden and missing must look the same, and each kind keeps its own code (spec R-05).
                 (CheckName::Visibility | CheckName::Pins, Some(Sort::Resource)) if !refused.referred => {

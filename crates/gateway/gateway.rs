@@ -29,6 +29,7 @@ use crate::{
     snapshot::Snapshot,
     store::{Eras, Store, StoreError},
     subscriptions::Subscriptions,
+    tasks::Tasks,
     telemetry::Metrics,
     tokens::{Tokens, TokensError},
 };
@@ -129,6 +130,7 @@ impl Gateway {
                 subscriptions: Subscriptions::new(),
                 seal,
                 asking: Asking::new(Arc::clone(&audit), Arc::clone(&metrics)),
+                tasks: Tasks::new(Arc::clone(&metrics)),
             },
             audit,
             metrics,
@@ -179,6 +181,7 @@ impl Gateway {
         self.router.pool.release(tenant, &Seat::Session(Arc::clone(&session.name))).await;
         if session.principal.issuer.is_empty() {
             // An anonymous session was a principal of its own, and will not come back.
+            self.router.tasks.forget_all(&session.principal);
             self.router.pool.release(tenant, &Seat::Principal(seat_key(&session.principal))).await;
         }
     }
@@ -207,6 +210,7 @@ impl Gateway {
         }
         self.sessions.end_all();
         self.sessions.tracker.wait().await;
+        self.router.tasks.rest().await;
         if let Some(refresh) = self.refresh.get() {
             refresh.stop().await;
         }

@@ -25,6 +25,7 @@ mod snapshot;
 mod status;
 mod store;
 mod subscriptions;
+mod tasks;
 mod telemetry;
 mod tokens;
 mod visit;

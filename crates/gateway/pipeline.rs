@@ -23,6 +23,7 @@ use crate::{
     router::{Answered, Context, Lane, subject},
     running::{Answering, Bond, Out, Outbox, Reach, Running},
     snapshot::Snapshot,
+    tasks::{self, Front, Hosting},
     visit::Visit,
 };
 
@@ -79,6 +80,11 @@ impl Entered {
     /// What it asks for.
     pub(crate) fn method(&self) -> Option<Method> {
         self.frame.method()
+    }
+
+    /// Who asks, and under which id.
+    pub(crate) fn asked_by(&self) -> (Arc<Principal>, Option<Id>) {
+        (Arc::clone(&self.principal), self.frame.id().cloned())
     }
 
     /// How it ended, with what is needed to say so.
@@ -189,10 +195,31 @@ impl Gateway {
     fn run(self: &Arc<Self>, entered: Entered, record: Record) -> Reply {
         let session = entered.visit.session().map(Arc::clone);
         let bond = session.map_or(Bond::Connection, Bond::Session);
-        let outbox = Arc::new(Outbox::new(Reach::of(&entered.head)));
+        let outbox = Outbox::new(Reach::of(&entered.head));
+        if tasks::may_become_one(entered.visit.era(), &entered.frame) {
+            return self.run_as_task(entered, record, outbox.hosted(Hosting::new()), bond);
+        }
+        let outbox = Arc::new(outbox);
         match self.work(entered, record, Arc::clone(&outbox), Ok) {
             Ok(work) => Reply::Running(Running::new(outbox, work, bond, self.sessions.tracker.token())),
             Err(refused) => refused,
+        }
+    }
+
+    /// The same for a request that may become a task, and belongs to nobody from then on.
+    fn run_as_task(self: &Arc<Self>, entered: Entered, record: Record, outbox: Outbox, bond: Bond) -> Reply {
+        let outbox = Arc::new(outbox);
+        let front = Front::of(&entered, &outbox, &self.router.tasks);
+        match (self.work(entered, record, Arc::clone(&outbox), Ok), front) {
+            (Ok(work), Some(front)) => {
+                let gateway = Arc::clone(self);
+                let work = Box::pin(async move { tasks::front(work, front, &gateway.sessions).await });
+                Reply::Running(Running::new(outbox, work, bond, self.sessions.tracker.token()))
+            }
+            (Ok(work), None) => {
+                Reply::Running(Running::new(outbox, work, bond, self.sessions.tracker.token()))
+            }
+            (Err(refused), _) => refused,
         }
     }
 
@@ -276,7 +303,11 @@ impl Gateway {
         }
         let (mut call, view) = self.bind(entered).await?;
         record.bound(&call);
-        let (sort, name) = subject(&call.target);
+        // What is asked about a task is no call of its tool: the model reads no answer of ours to it.
+        let (sort, name) = match call.method.row().plan {
+            Plan::Task => (None, Box::default()),
+            _ => subject(&call.target),
+        };
         let referred = call.method == Method::Complete;
 
         // Held until the call has ended, however it does.
@@ -320,10 +351,11 @@ impl Gateway {
             _ => catalog.view(server),
         }
         .ok_or_else(gone)?;
-        let (method, mut target) = catalog::bind(visit, &view, frame)?;
+        let tool = |id: &str| self.router.tasks.tool(&entered.principal, server, id);
+        let (method, mut target) = catalog::bind(visit, &view, frame, &tool)?;
         if matches!(target, Target::Missing(..)) {
             view = catalog.settled(server).await.ok_or_else(gone)?;
-            (_, target) = catalog::bind(visit, &view, frame)?;
+            (_, target) = catalog::bind(visit, &view, frame, &tool)?;
         }
         let call = Call {
             principal: Arc::clone(&entered.principal),

@@ -5,7 +5,7 @@ use std::{borrow::Cow, sync::Arc};
 use bytes::Bytes;
 use futures_util::FutureExt as _;
 use upstream::{Pool, Seat};
-use wire::{Change, Era, Frame, Id, Method, Revision, code};
+use wire::{Change, Era, Frame, Id, Method, Revision, code, task::RELATED};
 
 use crate::{router::seat_key, session::Session};
 
@@ -69,6 +69,11 @@ impl Progress {
         }
         self.last = value;
         let mut changes = vec![Change { key: "progressToken", value: Some(Cow::Borrowed(&self.token)) }];
+        let meta = progress.param("_meta");
+        if meta.is_some_and(|meta| wire::input::member(meta, RELATED).is_some()) {
+            // A server's own id of a task is nobody's business.
+            changes.push(Change { key: "_meta", value: None });
+        }
         if !self.with_message {
             changes.push(Change { key: "message", value: None });
         }

@@ -2,6 +2,8 @@
 
 mod forward;
 
+pub(crate) use forward::{Heard, Hearing, hear, offer};
+
 use std::sync::Arc;
 
 use admission::{Admitted, Call, Principal, Sort, Target};
@@ -23,6 +25,7 @@ use crate::{
     session::{Cancelled, Sessions, Ticket},
     snapshot::Snapshot,
     subscriptions::{self, Subscriptions},
+    tasks::{self, Tasks},
     visit::Visit,
 };
 
@@ -54,7 +57,13 @@ impl Lane {
     pub(crate) async fn cancelled(&mut self) -> Cancelled {
         match &mut self.ticket {
             Some(ticket) => ticket.cancelled().await,
-            None => std::future::pending().await,
+            None => match self.outbox.hosting() {
+                Some(hosting) => {
+                    hosting.cancelled().await;
+                    Cancelled { reason: None }
+                }
+                None => std::future::pending().await,
+            },
         }
     }
 }
@@ -94,6 +103,8 @@ pub(crate) struct Router {
     pub(crate) seal: Seal,
     /// What begins upstream.
     pub(crate) asking: Asking,
+    /// Calls that became tasks.
+    pub(crate) tasks: Arc<Tasks>,
 }
 
 impl Router {
@@ -107,9 +118,12 @@ impl Router {
     ) -> Result<Answered, Error> {
         let call = admitted.call();
         match (call.method.row().plan, &call.target, lane) {
+            (Plan::Answer, _, _) if call.method == Method::TasksList => tasks::list(self, call, context),
             (Plan::Answer, _, _) => Ok(answer_here(call, context, sessions)),
             (Plan::List(kind), _, _) => self.list(kind, call, context),
+            (Plan::Task, Target::Thing(_), Some(lane)) => tasks::serve(self, call, context, lane).await,
             (Plan::Forward, Target::Thing(thing), Some(lane)) => {
+                tasks::admit(call, thing, &context.visit)?;
                 self.forward(call, thing, context, lane).await
             }
             (Plan::Relay, _, _) => {
@@ -124,7 +138,7 @@ impl Router {
             (Plan::Listen, _, Some(lane)) => subscriptions::listen(self, call, context, lane).await,
             // INVARIANT: bind refuses methods whose capability was not promised, and a request that leaves
             // has a lane; what is left here has no business in this release.
-            (Plan::Forward | Plan::Session | Plan::Listen, _, _) => {
+            (Plan::Forward | Plan::Session | Plan::Listen | Plan::Task, _, _) => {
                 Err(CatalogError::Method(call.frame.method_name().into()).into())
             }
         }
@@ -198,12 +212,12 @@ fn answer_here(call: &Call, context: &Context, sessions: &Sessions) -> Answered 
     let view = &context.view;
     let (body, opened) = match (&context.visit, call.method) {
         (Visit::Opening(session), Method::Initialize) => {
-            session.promise(view.promised.clone());
+            session.promise(handshake::promised(session, view));
             for kind in Kind::ALL {
                 session.knows(kind, view.list(kind).version);
             }
             sessions.open(session);
-            let introduction = handshake::introduction(session.revision, view);
+            let introduction = handshake::introduction(session, view);
             (code::success(id, &introduction), Some(Arc::clone(&session.id)))
         }
         (Visit::Alone(_), Method::Discover) => (code::success(id, &handshake::discovery(view)), None),

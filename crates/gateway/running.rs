@@ -8,7 +8,7 @@ use std::{
     future::{Future, poll_fn},
     mem,
     pin::Pin,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
     task::{Context, Poll},
 };
 
@@ -20,6 +20,7 @@ use wire::{Pieces, sse};
 use crate::{
     arrival::Head,
     session::{Owed, Reader, Session, Stream},
+    tasks::Hosting,
 };
 
 /// Messages before the answer that may wait for a slow reader; more are dropped.
@@ -240,6 +241,10 @@ impl Following {
 pub(crate) struct Outbox {
     waiting: Mutex<Waiting>,
     arrived: AtomicWaker,
+    /// What the request becomes that may become a task.
+    hosting: Option<Arc<Hosting>>,
+    /// Our id of the task that the request waits for.
+    task: OnceLock<Box<str>>,
 }
 
 #[derive(Debug)]
@@ -272,7 +277,27 @@ impl Outbox {
     /// An empty one.
     pub(crate) fn new(reach: Reach) -> Outbox {
         let waiting = Mutex::new(Waiting { messages: VecDeque::new(), reach });
-        Outbox { waiting, arrived: AtomicWaker::new() }
+        Outbox { waiting, arrived: AtomicWaker::new(), hosting: None, task: OnceLock::new() }
+    }
+
+    /// The same for a request that may become a task.
+    pub(crate) fn hosted(self, hosting: Arc<Hosting>) -> Outbox {
+        Outbox { hosting: Some(hosting), ..self }
+    }
+
+    /// From here on the request waits for a task, and so does whatever is asked on its stream.
+    pub(crate) fn waits_for(&self, task: &str) {
+        let _once = self.task.set(task.into());
+    }
+
+    /// The task that the request waits for, by our id.
+    pub(crate) fn task(&self) -> Option<&str> {
+        self.task.get().map(|task| &**task)
+    }
+
+    /// The task that the request may become.
+    pub(crate) fn hosting(&self) -> Option<&Arc<Hosting>> {
+        self.hosting.as_ref()
     }
 
     /// Says something before the answer. A client that does not read, or has gone, misses it and nothing else.
@@ -329,7 +354,7 @@ impl Outbox {
     }
 
     /// The connection is gone, and no stream was begun that could be read later.
-    fn leave(&self) {
+    pub(crate) fn leave(&self) {
         let mut waiting = self.waiting();
         waiting.messages.clear();
         waiting.reach = Reach::Nobody;

@@ -25,6 +25,7 @@ const DURATION: Name = Name(
 const SESSIONS: Name = Name("portcullis_sessions", "Open legacy sessions.");
 const PARKED_CALLS: Name =
     Name("portcullis_parked_calls", "Calls that wait until their clients come back with answers.");
+const TASKS: Name = Name("portcullis_tasks", "Tasks of clients that are kept, those that are over included.");
 const UPSTREAM_UP: Name = Name(
     "portcullis_upstream_up",
     "1 while the catalog connection of an upstream is up, by tenant and upstream.",
@@ -56,11 +57,12 @@ const START_TIME: Name =
 
 /// All of them, for whoever compares this list with the documentation.
 #[cfg(test)]
-pub(crate) const ALL: [Name; 16] = [
+pub(crate) const ALL: [Name; 17] = [
     MESSAGES,
     DURATION,
     SESSIONS,
     PARKED_CALLS,
+    TASKS,
     UPSTREAM_UP,
     UPSTREAM_RESTARTS,
     STDOUT_NOISE,
@@ -89,6 +91,7 @@ pub(crate) struct Metrics {
     duration: HistogramVec,
     sessions: IntGauge,
     parked_calls: IntGauge,
+    tasks: IntGauge,
     upstream_up: IntGaugeVec,
     upstream_restarts: IntCounterVec,
     stdout_noise: IntCounter,
@@ -117,6 +120,7 @@ impl Metrics {
             duration: histograms(&registry, DURATION, &["tenant", "method"])?,
             sessions: gauge(&registry, SESSIONS)?,
             parked_calls: gauge(&registry, PARKED_CALLS)?,
+            tasks: gauge(&registry, TASKS)?,
             upstream_up: gauges(&registry, UPSTREAM_UP, &["tenant", "upstream"])?,
             upstream_restarts: counters(&registry, UPSTREAM_RESTARTS, &["tenant", "upstream"])?,
             stdout_noise: counter(&registry, STDOUT_NOISE)?,
@@ -170,6 +174,11 @@ impl Metrics {
     /// Calls were parked (`change` above zero), or taken and given up (below).
     pub(crate) fn parked(&self, change: i64) {
         self.parked_calls.add(change);
+    }
+
+    /// Calls became tasks (`change` above zero), or tasks were forgotten (below).
+    pub(crate) fn tasks(&self, change: i64) {
+        self.tasks.add(change);
     }
 
     /// The catalog connection of an upstream came up or went down.

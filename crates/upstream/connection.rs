@@ -28,6 +28,15 @@ impl Facts {
         wire::meta::member(Some(&self.capabilities), key)
     }
 
+    /// Whether calls of its tools can become tasks: by the extension, or in the revision that has them in its core.
+    pub fn takes_tasks(&self) -> bool {
+        match self.revision {
+            Revision::R2026_07_28 => wire::task::declares(&self.capabilities),
+            Revision::R2025_11_25 => wire::task::offers_calls(&self.capabilities),
+            _ => false,
+        }
+    }
+
     /// Whether it declared a capability; `null` and `false` do not.
     pub fn has(&self, key: &str) -> bool {
         self.capability(key).is_some_and(|value| !matches!(value.trim(), "null" | "false"))
@@ -112,6 +121,17 @@ impl Connection {
     /// Sends a notification, or the answer to a request of the server.
     pub fn tell(&self, line: Bytes) -> Result<(), UpstreamError> {
         self.link.tell(line)
+    }
+
+    /// From here on progress of an answered request comes as a notice: it goes on without an answer of its own (spec U-12). False
+    /// when there are too many such requests.
+    pub fn keep_reporting(&self, number: u64) -> bool {
+        self.link.keep_reporting(number)
+    }
+
+    /// Nobody wants to hear of it any more.
+    pub fn stop_reporting(&self, number: u64) {
+        self.link.stop_reporting(number);
     }
 
     /// Whether the server is still there, as far as we know.

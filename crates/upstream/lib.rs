@@ -36,7 +36,7 @@ pub use exchange::{Exchange, Incoming};
 pub use notice::{Notice, What};
 pub use pool::Pool;
 pub use spec::{Address, EraFound, EraMemory, Launch, LegacySse, Patience, Reach, Seat, Spec};
-pub use upstream::{State, Upstream};
+pub use upstream::{Hold, State, Upstream};
 
 #[cfg(test)]
 mod fake;

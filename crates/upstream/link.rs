@@ -9,7 +9,7 @@ use crate::notice::Inbox;
 use crate::remote::heads::Heads;
 use crate::remote::{Site, post};
 use bytes::Bytes;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use tokio::sync::{Notify, mpsc};
@@ -26,6 +26,8 @@ const QUEUE_BYTES: usize = 96 * 1024 * 1024;
 
 /// Requests that wait for an answer of one server.
 const IN_FLIGHT: usize = 4096;
+/// Answered requests whose progress is still wanted.
+const REPORTING: usize = 4096;
 
 /// What lines travel by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,6 +47,8 @@ pub(crate) enum Manner {
     Listing,
     /// So too. It stays open, and what it brings is what the server says unasked (spec X-07).
     Listening,
+    /// So too. It is about a task that runs elsewhere: nothing a server asks belongs to it.
+    Aside,
     /// Giving it up is not told: the handshake is never cancelled (spec B-22), nor is a ping.
     Quiet,
 }
@@ -52,8 +56,11 @@ pub(crate) enum Manner {
 impl Manner {
     /// For a request of the gateway.
     pub(crate) fn of(method: Method) -> Self {
-        let is_list = Kind::ALL.iter().any(|kind| kind.list_method() == method);
-        if is_list { Self::Listing } else { Self::Cancellable }
+        match method {
+            Method::TasksGet | Method::TasksCancel | Method::TasksUpdate => Self::Aside,
+            _ if Kind::ALL.iter().any(|kind| kind.list_method() == method) => Self::Listing,
+            _ => Self::Cancellable,
+        }
     }
 }
 
@@ -118,6 +125,8 @@ pub(crate) struct Link {
 #[derive(Default)]
 struct Pending {
     slots: HashMap<u64, Open>,
+    /// Answered requests whose progress still means something.
+    reporting: HashSet<u64>,
     closed: Option<Box<str>>,
 }
 
@@ -273,6 +282,16 @@ impl Link {
         let pending = self.pending();
         // What listens is in nobody's way.
         pending.slots.values().filter(|open| open.manner != Manner::Listening).count()
+    }
+
+    /// From here on progress of an answered request is what the server says unasked (spec U-12). False when there are too many.
+    pub(crate) fn keep_reporting(&self, number: u64) -> bool {
+        let reporting = &mut self.pending().reporting;
+        reporting.len() < REPORTING && reporting.insert(number)
+    }
+
+    pub(crate) fn stop_reporting(&self, number: u64) {
+        self.pending().reporting.remove(&number);
     }
 
     /// Ends the link: all open requests fail at once, later ones are refused.

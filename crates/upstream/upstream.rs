@@ -55,6 +55,12 @@ pub(crate) enum Status {
     Stopped,
 }
 
+/// Keeps a seat's process running though nobody asks for it.
+#[derive(Debug)]
+pub struct Hold {
+    _held: Arc<()>,
+}
+
 /// One seat of one upstream. Dropping it stops the process too, but only [`Upstream::stop`] waits for that.
 pub struct Upstream {
     spec: Arc<Spec>,
@@ -64,6 +70,7 @@ pub struct Upstream {
     status: watch::Receiver<Status>,
     counters: Arc<Counters>,
     used: Mutex<Instant>,
+    held: Arc<()>,
     stop: CancellationToken,
     task: TaskTracker,
     _stop_on_drop: DropGuard,
@@ -100,6 +107,7 @@ impl Upstream {
             status,
             counters,
             used,
+            held: Arc::default(),
             stop,
             task,
             _stop_on_drop: guard,
@@ -194,6 +202,11 @@ impl Upstream {
         self.task.wait().await;
     }
 
+    /// Keeps it from being idle for as long as this is held: something of somebody's runs there.
+    pub fn hold(&self) -> Hold {
+        Hold { _held: Arc::clone(&self.held) }
+    }
+
     /// Marks it as used now.
     pub(crate) fn touch(&self) {
         *self.used.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
@@ -202,7 +215,7 @@ impl Upstream {
     /// For how long nobody has asked for it and nothing has been in flight.
     pub(crate) fn idle(&self) -> Duration {
         if let Status::Up { connection, .. } = &*self.status.borrow()
-            && (connection.in_flight() > 0 || self.wishes.has_uris())
+            && (connection.in_flight() > 0 || self.wishes.has_uris() || Arc::strong_count(&self.held) > 1)
         {
             self.touch();
         }

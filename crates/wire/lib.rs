@@ -22,6 +22,7 @@ pub mod shape;
 #[cfg(test)]
 mod spelled;
 pub mod sse;
+pub mod task;
 mod text;
 pub mod uris;
 mod walk;

@@ -114,13 +114,15 @@ pub enum Plan {
     Session,
     /// Goes on for as long as its client wants to be told of changes.
     Listen,
+    /// About a task: answered by whoever runs it.
+    Task,
 }
 
 impl Plan {
     /// Whether an upstream may hear of it: its intent is on record before that, and its client may have to wait.
     pub const fn leaves(self) -> bool {
         match self {
-            Plan::Forward | Plan::Session | Plan::Listen => true,
+            Plan::Forward | Plan::Session | Plan::Listen | Plan::Task => true,
             Plan::Answer | Plan::List(_) | Plan::Relay => false,
         }
     }
@@ -143,6 +145,8 @@ pub enum Capability {
     Logging,
     /// `tasks`, or the extension of that name.
     Tasks,
+    /// `tasks.list`.
+    TasksList,
     /// `sampling`, of the client.
     Sampling,
     /// `roots`, of the client.
@@ -279,11 +283,11 @@ table! {
     SamplingCreate "sampling/createMessage" Server Request Nothing [Relay] A-D Sampling;
     ElicitationCreate "elicitation/create" Server Request Nothing [Relay] C-D Elicitation;
     ElicitationComplete "notifications/elicitation/complete" Server Notification Nothing [Relay] D-D Elicitation;
-    TasksGet "tasks/get" Both Request Task [Forward] D-N Tasks;
-    TasksResult "tasks/result" Both Request Task [Forward] D-D Tasks;
-    TasksList "tasks/list" Both Request Nothing [Answer] D-D Tasks;
-    TasksCancel "tasks/cancel" Both Request Task [Forward] D-N Tasks;
-    TasksUpdate "tasks/update" Client Request Task [Forward] N-N Tasks;
+    TasksGet "tasks/get" Both Request Task [Task] D-N Tasks;
+    TasksResult "tasks/result" Both Request Task [Task] D-D Tasks;
+    TasksList "tasks/list" Both Request Nothing [Answer] D-D TasksList;
+    TasksCancel "tasks/cancel" Both Request Task [Task] D-N Tasks;
+    TasksUpdate "tasks/update" Client Request Task [Task] N-N Tasks;
     TaskStatus "notifications/tasks/status" Both Notification Task [Relay] D-D Tasks;
     SubscriptionsListen "subscriptions/listen" Client Request Nothing [Listen] N-N Subscriptions;
     SubscriptionsAcknowledged "notifications/subscriptions/acknowledged" Server Notification Nothing [Relay] N-N Subscriptions;

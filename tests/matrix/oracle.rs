@@ -43,6 +43,7 @@ impl Promises {
             Capability::Logging => names("logging"),
             Capability::Tasks if modern => !said["extensions"]["io.modelcontextprotocol/tasks"].is_null(),
             Capability::Tasks => names("tasks"),
+            Capability::TasksList => !modern && !said["tasks"]["list"].is_null(),
             Capability::Subscriptions => names("tools") || names("prompts") || names("resources"),
             // Of the client, which declares nothing here.
             Capability::Sampling | Capability::Roots | Capability::Elicitation => false,
@@ -99,7 +100,7 @@ pub(super) fn expected(cell: &Cell, promises: &Promises) -> Expected {
         (_, _) => match row.plan {
             Plan::Forward => Expected { fate: Fate::Forwarded, ..here },
             // What is kept or told on somebody's behalf leaves as a message of ours, if at all.
-            Plan::Answer | Plan::List(_) | Plan::Relay | Plan::Session | Plan::Listen => here,
+            Plan::Answer | Plan::List(_) | Plan::Relay | Plan::Session | Plan::Listen | Plan::Task => here,
         },
     }
 }

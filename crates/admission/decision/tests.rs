@@ -37,6 +37,7 @@ fn thing(standing: Standing) -> Target {
         digest: None,
         standing,
         mirrors: Arc::default(),
+        tasks: Default::default(),
     }))
 }
 

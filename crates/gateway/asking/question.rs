@@ -7,6 +7,7 @@ use wire::{
     Change, Method, Revision, code,
     input::{changed, member, members, said},
     meta,
+    task::RELATED,
 };
 
 use super::{Offer, sampling};
@@ -114,6 +115,11 @@ pub(crate) fn put(method: &str, params: &str, terms: &Terms<'_>) -> Result<(Meth
 /// `_meta` without what concerns the hop it came by, and with the label.
 fn meta_of(params: &str, label: Option<&str>) -> Option<String> {
     let kept = meta::for_upstream(member(params, "_meta").filter(|raw| raw.starts_with('{')), None);
+    // A server's own id of a task is nobody's business; whoever asks in a task names it by ours.
+    let kept = kept.map(|kept| match member(&kept, RELATED) {
+        Some(_) => changed(&kept, &[Change { key: RELATED, value: None }]),
+        None => kept,
+    });
     let Some(label) = label else { return kept };
     let mark = Change { key: LABEL, value: Some(Cow::Owned(code::quote(label))) };
     Some(changed(kept.as_deref().unwrap_or("{}"), &[mark]))

@@ -243,6 +243,15 @@ impl Asker<'_> {
         self.put_on_record(asked, shown.len()).await.map_err(|refusal| Box::new(refused(refusal)).into())
     }
 
+    /// The params of one question of a task; put on record when it is shown for the first time.
+    pub(crate) async fn of_task(&self, wish: &input::Wish<'_>, is_new: bool) -> Result<String, Error> {
+        let (asked, shown) = self.judged(&wish.method, wish.params).await?;
+        if is_new {
+            self.hands_on(&asked, &shown).await?;
+        }
+        Ok(shown)
+    }
+
     /// A modern client is told what to declare, if that is what is missing (spec B-32).
     fn unmet(&self, unfit: Unfit, method: &str, params: &str) -> Unmet {
         match self.lacks(unfit, method, params) {

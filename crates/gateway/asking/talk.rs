@@ -19,6 +19,8 @@ pub(crate) struct Talk<'a> {
     paused: Duration,
     asked: usize,
     needs: Option<&'static str>,
+    /// What a modern client is to be asked may be held for a result.
+    holds: bool,
 }
 
 /// A question that was put to the client.
@@ -41,7 +43,18 @@ pub(crate) enum Taken {
 
 impl<'a> Talk<'a> {
     pub(crate) fn new(asker: &'a Asker<'a>) -> Talk<'a> {
-        Talk { asker, waiting: Vec::new(), since: None, paused: Duration::ZERO, asked: 0, needs: None }
+        let (waiting, paused) = (Vec::new(), Duration::ZERO);
+        Talk { asker, waiting, since: None, paused, asked: 0, needs: None, holds: false }
+    }
+
+    /// The same, where a call may wait for its modern client to come back.
+    pub(crate) fn holding(asker: &'a Asker<'a>) -> Talk<'a> {
+        Talk { holds: true, ..Talk::new(asker) }
+    }
+
+    /// From here on no question is held.
+    pub(crate) fn hold_nothing(&mut self) {
+        self.holds = false;
     }
 
     /// Whether somebody is being asked.
@@ -65,10 +78,12 @@ impl<'a> Talk<'a> {
         // INVARIANT: what has no id is no question, and nobody hands it out as one.
         let Some(id) = asked.id() else { return Taken::Put };
         self.asked += 1;
-        let done = match (self.asked > MOST, self.asker.visit.era()) {
-            (true, _) => Err(Refusal::TooMany),
-            (false, Era::Modern) => self.asker.hold(asked, self.asked).await.map(Taken::Held),
-            (false, Era::Legacy) => self.put(id, asked, outbox).await.map(|()| Taken::Put),
+        let done = if self.asked > MOST {
+            Err(Refusal::TooMany)
+        } else if self.holds && self.asker.visit.era() == Era::Modern && !becomes_task(outbox).await {
+            self.asker.hold(asked, self.asked).await.map(Taken::Held)
+        } else {
+            self.put(id, asked, outbox).await.map(|()| Taken::Put)
         };
         done.unwrap_or_else(|refusal| {
             self.needs = self.asker.missing(refusal, asked).or(self.needs);
@@ -153,5 +168,13 @@ fn line(id: &Id, method: Option<Method>, reply: &Reply) -> Bytes {
             code::success(id, r#"{"action":"cancel"}"#)
         }
         Reply::Silence => failed("nobody answered in time"),
+    }
+}
+
+/// Whether a call is a task from here on: its client takes them, and there is room for one more (spec X-08).
+async fn becomes_task(outbox: &Outbox) -> bool {
+    match outbox.hosting() {
+        Some(hosting) => hosting.begin().await,
+        None => false,
     }
 }

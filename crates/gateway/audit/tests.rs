@@ -188,6 +188,7 @@ fn thing() -> Target {
         digest: Some(Digest([7; 32])),
         standing: Standing::Offered,
         mirrors: Arc::default(),
+        tasks: Default::default(),
     }))
 }
 

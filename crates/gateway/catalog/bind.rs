@@ -4,20 +4,28 @@ use std::borrow::Cow;
 
 use admission::{Sort, Target};
 use serde::Deserialize;
-use wire::{Form, Frame, Method, Names, Plan, Shape, Side};
+use wire::{Era, Form, Frame, Method, Names, Plan, Shape, Side};
 
 use super::View;
-use crate::{error::CatalogError, visit::Visit};
+use crate::{error::CatalogError, tasks::takes_tasks, visit::Visit};
+
+/// What a client must declare that asks about tasks.
+const TASKS: &str = r#"{"extensions":{"io.modelcontextprotocol/tasks":{}}}"#;
 
 /// The largest list of things to listen to, in bytes.
 const LISTEN_BYTES: usize = 64 * 1024;
 
-/// The method of a message and what it is about. Hidden and missing names are bound all the same: the
+/// The method of a message and what it is about. A task is about the tool it came from, which `tool` knows. Hidden and missing names are bound all the same: the
 /// checks deny them, at one place.
 ///
 /// # Errors
 /// When the method does not exist here, or the parameter that names the target cannot be read.
-pub(crate) fn bind(visit: &Visit, view: &View, frame: &Frame) -> Result<(Method, Target), CatalogError> {
+pub(crate) fn bind(
+    visit: &Visit,
+    view: &View,
+    frame: &Frame,
+    tool: &dyn Fn(&str) -> Option<Box<str>>,
+) -> Result<(Method, Target), CatalogError> {
     let unknown = || CatalogError::Method(frame.method_name().chars().take(64).collect());
     let method = frame.method().ok_or_else(unknown)?;
     let row = method.row();
@@ -43,6 +51,13 @@ pub(crate) fn bind(visit: &Visit, view: &View, frame: &Frame) -> Result<(Method,
         (_, Names::Reference) => {
             let reference = Reference::read(frame)?;
             named(view, reference.sort, reference.exposed)
+        }
+        (Plan::Task, _) => {
+            if visit.era() == Era::Modern && !takes_tasks(frame) {
+                return Err(CatalogError::Undeclared(TASKS)); // spec U-33
+            }
+            let exposed = tool(&text(frame, "taskId")?).ok_or(CatalogError::Task)?;
+            named(view, Sort::Tool, exposed.into_string().into())
         }
         (_, Names::Nothing | Names::Request | Names::Token | Names::Task) => Target::Ourselves,
     };

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use config::Pattern;
 use serde_json::value::RawValue;
-use wire::Capability;
+use wire::{Capability, task};
 
 /// What upstreams said of themselves; none for those that have not answered yet.
 pub(super) struct Introductions<'a> {
@@ -14,8 +14,26 @@ pub(super) struct Introductions<'a> {
     pub(super) more: bool,
 }
 
-/// The merged capabilities: as raw JSON for the client, and as a list for asking.
-pub(super) fn merged(said: &Introductions<'_>, extensions: &[Pattern]) -> (String, Vec<Capability>) {
+/// What is promised.
+pub(super) struct Merged {
+    /// To everybody, raw JSON.
+    pub(super) capabilities: String,
+    pub(super) extras: Extras,
+    /// All of it as a list for asking.
+    pub(super) promised: Vec<Capability>,
+}
+
+/// What only some are promised, as members of `capabilities`.
+#[derive(Debug)]
+pub(crate) struct Extras {
+    /// `extensions`, which exist without a handshake only; none without any.
+    pub(crate) extensions: Option<String>,
+    /// Whether a server takes tasks that a client of 2025-11-25 may ask for (spec U-30).
+    pub(crate) takes_tasks: bool,
+}
+
+/// The merged capabilities.
+pub(super) fn merged(said: &Introductions<'_>, extensions: &[Pattern]) -> Merged {
     let known: Vec<BTreeMap<String, &RawValue>> =
         said.known.iter().filter_map(|raw| serde_json::from_str(raw).ok()).collect();
     let has = |key: &str| known.iter().any(|said| said.contains_key(key));
@@ -46,13 +64,19 @@ pub(super) fn merged(said: &Introductions<'_>, extensions: &[Pattern]) -> (Strin
             promised.push(capability);
         }
     }
-    let extensions = merged_extensions(&known, extensions);
-    if !extensions.is_empty() {
-        let parts: Vec<String> =
-            extensions.iter().map(|(id, settings)| format!("{}:{settings}", wire::code::quote(id))).collect();
-        members.push(format!("\"extensions\":{{{}}}", parts.join(",")));
+    let mut extensions = merged_extensions(&known, extensions);
+    if promised.contains(&Capability::Tools) {
+        // Whatever the servers take: a call that takes long, or asks, can become a task of ours (spec X-08).
+        extensions.insert(task::EXTENSION.to_owned(), "{}".to_owned());
+        promised.extend([Capability::Tasks, Capability::TasksList]);
     }
-    (format!("{{{}}}", members.join(",")), promised)
+    let settings = extensions.iter().map(|(id, settings)| format!("{}:{settings}", wire::code::quote(id)));
+    let settings = settings.collect::<Vec<_>>().join(",");
+    let extras = Extras {
+        extensions: (!settings.is_empty()).then(|| format!(",\"extensions\":{{{settings}}}")),
+        takes_tasks: said.known.iter().any(|raw| task::offers_calls(raw) || task::declares(raw)),
+    };
+    Merged { capabilities: format!("{{{}}}", members.join(",")), extras, promised }
 }
 
 /// Whether a server's `resources` say that it tells of single resources.
@@ -94,7 +118,11 @@ mod tests {
 
     fn check(known: &[&str], more: bool, allowed: &[&str], expected: &Expect) {
         let allowed: Vec<_> = allowed.iter().map(|glob| Pattern::glob(glob).expect("a glob")).collect();
-        expected.assert_eq(&merged(&Introductions { known: known.to_vec(), more }, &allowed).0);
+        let Merged { capabilities, extras, .. } =
+            merged(&Introductions { known: known.to_vec(), more }, &allowed);
+        let extensions = extras.extensions.unwrap_or_default();
+        let tasks = if extras.takes_tasks { " tasks" } else { "" };
+        expected.assert_eq(&format!("{capabilities}{extensions}{tasks}"));
     }
 
     #[test]
@@ -103,7 +131,9 @@ mod tests {
             &[r#"{"tools":{},"logging":{},"experimental":{"x":{}}}"#, r#"{"prompts":{"listChanged":false}}"#],
             false,
             &[],
-            &expect![[r#"{"tools":{"listChanged":true},"prompts":{"listChanged":true},"logging":{}}"#]],
+            &expect![[
+                r#"{"tools":{"listChanged":true},"prompts":{"listChanged":true},"logging":{}},"extensions":{"io.modelcontextprotocol/tasks":{}}"#
+            ]],
         );
         check(
             &[r#"{"resources":{"subscribe":false}}"#],
@@ -127,7 +157,7 @@ mod tests {
             true,
             &[],
             &expect![[
-                r#"{"tools":{"listChanged":true},"prompts":{"listChanged":true},"resources":{"listChanged":true,"subscribe":true},"completions":{},"logging":{}}"#
+                r#"{"tools":{"listChanged":true},"prompts":{"listChanged":true},"resources":{"listChanged":true,"subscribe":true},"completions":{},"logging":{}},"extensions":{"io.modelcontextprotocol/tasks":{}}"#
             ]],
         );
     }
@@ -140,9 +170,9 @@ mod tests {
             &[one],
             false,
             &["example.org/*"],
-            &expect![[r#"{"extensions":{"example.org/x":{"v":1},"example.org/y":{}}}"#]],
+            &expect![[r#"{},"extensions":{"example.org/x":{"v":1},"example.org/y":{}}"#]],
         );
-        check(&[one, two], false, &["example.org/*"], &expect![[r#"{"extensions":{"example.org/y":{}}}"#]]);
+        check(&[one, two], false, &["example.org/*"], &expect![[r#"{},"extensions":{"example.org/y":{}}"#]]);
         check(&[one], false, &[], &expect!["{}"]);
     }
 }

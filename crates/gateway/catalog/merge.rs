@@ -8,7 +8,7 @@ use wire::{Kind, digest_of, shape::Structured};
 
 use super::{
     Catalog, Shop, Stock, StockState, capabilities,
-    capabilities::Introductions,
+    capabilities::{Introductions, Merged},
     names::{self, Prefixes},
     shelf::{Face, Shown},
     view::{Entry, List, View},
@@ -50,7 +50,7 @@ fn view(catalog: &Catalog, server: &config::VirtualServer, stock: &Stocks) -> Vi
         known: selected.iter().filter_map(|(_, stock)| stock.capabilities.as_deref()).collect(),
         more: selected.iter().any(|(_, stock)| stock.capabilities.is_none()),
     };
-    let (capabilities, promised) = capabilities::merged(&said, &catalog.rules.extensions);
+    let Merged { capabilities, extras, promised } = capabilities::merged(&said, &catalog.rules.extensions);
     let filters = |id: &Arc<str>| {
         let source = catalog.sources.get(id)?;
         Some((Arc::clone(id), [source.config.resources.clone(), server.resources.clone()]))
@@ -58,6 +58,7 @@ fn view(catalog: &Catalog, server: &config::VirtualServer, stock: &Stocks) -> Vi
     View {
         server: Arc::clone(&server.name),
         capabilities,
+        extras,
         promised,
         instructions: instructions(&selected, server.names),
         lists,
@@ -140,6 +141,7 @@ impl Tables {
             digest: Some(shown.digest),
             standing,
             mirrors: Arc::clone(&shown.mirrors),
+            tasks: shown.tasks,
         };
         // Ambiguous names are on the shelf as excluded, all of them; whichever stands here says no.
         table.insert(face.exposed.clone(), Arc::new(thing));

@@ -196,7 +196,6 @@ impl Reader {
     async fn read(&mut self, mut kinds: HashSet<Kind>, tries: u32) {
         let Some(connection) = self.connection.clone() else { return };
         let Some(source) = self.catalog.sources.get(&self.id) else { return };
-        let era = connection.facts().revision.era();
         let mut shelves: [Option<Vec<Shown>>; 4] = Default::default();
         let mut remarks = Remarks::default();
         for (kind, shelf) in Kind::ALL.into_iter().zip(&mut shelves) {
@@ -205,7 +204,8 @@ impl Reader {
             }
             match read_list(&connection, source, kind, &mut remarks).await {
                 Ok(items) => {
-                    *shelf = Some(self.catalog.shelve(source, (kind, era), &items, &mut remarks));
+                    *shelf =
+                        Some(self.catalog.shelve(source, (kind, connection.facts()), &items, &mut remarks));
                     kinds.remove(&kind);
                 }
                 Err(why) => remarks.push(|| format!("{} could not be read: {why}", kind.member())),
@@ -435,5 +435,6 @@ async fn sweep(gateway: Arc<Gateway>) {
     loop {
         ticks.tick().await;
         gateway.sessions.sweep();
+        gateway.router.tasks.sweep();
     }
 }

@@ -6,10 +6,12 @@ use std::{collections::HashMap, sync::Arc};
 use admission::Standing;
 use bytes::Bytes;
 use config::Naming;
+use upstream::Facts;
 use wire::{
-    Digest, Era, Item, Kind,
+    Digest, Era, Item, Kind, Revision,
     mirror::Mirror,
     shape::{self, Structured},
+    task::Support,
 };
 
 use super::{
@@ -28,6 +30,8 @@ pub(super) struct Shown {
     pub(super) digest: Digest,
     /// The tool's arguments that are repeated in headers.
     pub(super) mirrors: Arc<[Mirror]>,
+    /// Whether calls of the tool can become tasks.
+    pub(super) tasks: Support,
     /// As it looks where names have prefixes.
     prefixed: Face,
     /// As it looks where they have none; only if some virtual server wants that.
@@ -61,20 +65,24 @@ pub(super) struct Face {
 pub(super) struct Definition {
     any: Bytes,
     /// Only where it differs.
+    with_tasks: Option<Bytes>,
+    /// Only where it differs.
     objects: Option<Bytes>,
     /// Only where it differs from `objects`.
     nothing: Option<Bytes>,
 }
 
 impl Definition {
-    fn new(kind: Kind, whole: Bytes) -> Definition {
+    fn new(kind: Kind, whole: Bytes, tasks: Support) -> Definition {
         if kind != Kind::Tools {
-            return Definition { any: whole, objects: None, nothing: None };
+            return Definition { any: whole, with_tasks: None, objects: None, nothing: None };
         }
-        let shown = |takes| shape::definition(&whole, takes).unwrap_or_else(|| whole.clone());
-        let [any, objects, nothing] = [Structured::Any, Structured::Objects, Structured::Nothing].map(shown);
+        let shown = |takes| shape::definition(&whole, takes, tasks).unwrap_or_else(|| whole.clone());
+        let [any, with_tasks, objects, nothing] =
+            [Structured::Any, Structured::WithTasks, Structured::Objects, Structured::Nothing].map(shown);
+        let with_tasks = (with_tasks != any).then_some(with_tasks);
         let nothing = (nothing != objects).then_some(nothing);
-        Definition { objects: (objects != any).then_some(objects), any, nothing }
+        Definition { with_tasks, objects: (objects != any).then_some(objects), any, nothing }
     }
 
     /// The one for revisions that take so much.
@@ -82,6 +90,7 @@ impl Definition {
         let objects = self.objects.as_ref().unwrap_or(&self.any);
         match takes {
             Structured::Any => &self.any,
+            Structured::WithTasks => self.with_tasks.as_ref().unwrap_or(&self.any),
             Structured::Objects => objects,
             Structured::Nothing => self.nothing.as_ref().unwrap_or(objects),
         }
@@ -91,9 +100,23 @@ impl Definition {
     pub(super) fn differs(&self, takes: Structured) -> bool {
         match takes {
             Structured::Any => false,
+            Structured::WithTasks => self.with_tasks.is_some(),
             Structured::Objects => self.objects.is_some(),
             Structured::Nothing => self.nothing.is_some(),
         }
+    }
+}
+
+/// Whether calls of a tool can become tasks. What a server says of a tool holds if it takes tasks at all; in the modern
+/// era it says so once for all of them, and decides at each call (spec U-30).
+fn support(kind: Kind, raw: &str, facts: &Facts) -> Support {
+    if kind != Kind::Tools {
+        return Support::Forbidden;
+    }
+    match facts.revision {
+        Revision::R2026_07_28 if facts.takes_tasks() => Support::Optional,
+        Revision::R2025_11_25 if facts.takes_tasks() => Support::of(raw),
+        _ => Support::Forbidden,
     }
 }
 
@@ -102,11 +125,12 @@ impl Catalog {
     pub(super) fn shelve(
         &self,
         source: &Source,
-        (kind, era): (Kind, Era),
+        (kind, facts): (Kind, &Facts),
         items: &[Item],
         remarks: &mut Remarks,
     ) -> Vec<Shown> {
         let id = &*source.config.id;
+        let era = facts.revision.era();
         let prefix = names::uri_prefix(id);
         let rewrite = |uri: &str| format!("{prefix}{uri}");
         let is_bare = self.is_bare(id);
@@ -147,14 +171,16 @@ impl Catalog {
             if let Some(why) = flaw {
                 remarks.push(|| format!("{} `{}` is left out: {why}", kind.member(), printable(native)));
             }
+            let tasks = support(kind, item.raw(), facts);
             let face = |exposed: Box<str>, uri: &dyn Fn(&str) -> String| {
-                let definition = Definition::new(kind, item.exposed(&exposed, uri));
+                let definition = Definition::new(kind, item.exposed(&exposed, uri), tasks);
                 Face { exposed, standing, definition }
             };
             shelf.push(Shown {
                 native: native.into(),
                 digest: wire::digest(item.raw()),
                 mirrors,
+                tasks,
                 prefixed: face(exposed, &rewrite),
                 bare: is_bare.then(|| face(native.into(), &str::to_owned)),
             });

@@ -7,9 +7,9 @@ use std::{
 
 use admission::{Sort, Thing};
 use bytes::Bytes;
-use wire::{Capability, Kind, Revision, shape::Structured};
+use wire::{Capability, Kind, Revision, shape::Structured, task::Support};
 
-use super::{names::Prefixes, shelf::Definition};
+use super::{capabilities::Extras, names::Prefixes, shelf::Definition};
 
 /// Items of a page. A list of more is cut, and the next page has a cursor of ours.
 pub(crate) const PAGE: usize = 1000;
@@ -23,6 +23,8 @@ pub(crate) struct View {
     pub(crate) upstreams: Vec<Arc<str>>,
     /// What `initialize` says, raw JSON.
     pub(crate) capabilities: String,
+    /// Further members of that, each with its leading comma, which depend on who reads it.
+    pub(crate) extras: Extras,
     /// The same, for asking whether a method exists.
     pub(crate) promised: Vec<Capability>,
     /// Merged instructions.
@@ -57,6 +59,8 @@ pub(crate) struct List {
 #[derive(Debug, Default)]
 struct Pages {
     any: OnceLock<Vec<Bytes>>,
+    with_tasks: OnceLock<Vec<Bytes>>,
+    with_tasks_differ: bool,
     objects: OnceLock<Vec<Bytes>>,
     objects_differ: bool,
     nothing: OnceLock<Vec<Bytes>>,
@@ -115,8 +119,8 @@ impl View {
         let filters = self.uri_filters.get(&upstream)?;
         let standing = super::merge::uri_standing(native, filters);
         let (exposed, native) = (exposed.into(), native.into());
-        let (sort, mirrors) = (Sort::Resource, Arc::default());
-        Some(Arc::new(Thing { upstream, sort, exposed, native, digest: None, standing, mirrors }))
+        let (sort, mirrors, tasks) = (Sort::Resource, Arc::default(), Support::Forbidden);
+        Some(Arc::new(Thing { upstream, sort, exposed, native, digest: None, standing, mirrors, tasks }))
     }
 }
 
@@ -124,6 +128,7 @@ impl List {
     pub(super) fn new(kind: Kind, entries: Vec<Entry>, mark: String, version: u64) -> List {
         let differs = |takes| entries.iter().any(|entry: &Entry| entry.definition.differs(takes));
         let pages = Pages {
+            with_tasks_differ: differs(Structured::WithTasks),
             objects_differ: differs(Structured::Objects),
             nothing_differs: differs(Structured::Nothing),
             ..Pages::default()
@@ -162,7 +167,10 @@ impl List {
         let pages = match takes {
             Structured::Nothing if self.pages.nothing_differs => &self.pages.nothing,
             Structured::Nothing | Structured::Objects if self.pages.objects_differ => &self.pages.objects,
-            Structured::Any | Structured::Objects | Structured::Nothing => &self.pages.any,
+            Structured::WithTasks if self.pages.with_tasks_differ => &self.pages.with_tasks,
+            Structured::Any | Structured::WithTasks | Structured::Objects | Structured::Nothing => {
+                &self.pages.any
+            }
         };
         pages.get_or_init(|| match self.entries.is_empty() {
             // A list of nothing is one page of nothing (bug B31).

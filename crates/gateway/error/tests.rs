@@ -57,11 +57,17 @@ fn all() -> Vec<Error> {
         CatalogError::Method("no/such".into()).into(),
         CatalogError::Parameter("name").into(),
         CatalogError::Cursor.into(),
+        CatalogError::Task.into(),
+        CatalogError::TaskOver.into(),
+        CatalogError::NoTask("x".into()).into(),
+        CatalogError::OnlyAsTask("x".into()).into(),
         LimitError::Concurrency { most: 2, tool: true }.into(),
         LimitError::Concurrency { most: 2, tool: false }.into(),
         LimitError::Subscriptions { most: 2 }.into(),
         LimitError::Batch { most: 2, tool: true }.into(),
         LimitError::Batch { most: 2, tool: false }.into(),
+        LimitError::Tasks { most: 2 }.into(),
+        LimitError::Looks.into(),
         refused(CheckName::Visibility, Some(Sort::Tool)),
         refused(CheckName::Visibility, Some(Sort::Prompt)),
         refused(CheckName::Visibility, Some(Sort::Resource)),
@@ -132,11 +138,17 @@ fn the_table_is_what_it_was_when_it_was_reviewed() {
         200 "error":{"code":-32601,"message":"unknown method `no/such`","data":{"reason":"unknown_method"}}}
         200 "error":{"code":-32602,"message":"parameter `name` is missing or malformed","data":{"reason":"bad_parameter"}}}
         200 "error":{"code":-32602,"message":"unknown cursor","data":{"reason":"unknown_cursor"}}}
+        200 "error":{"code":-32602,"message":"unknown task","data":{"reason":"unknown_task"}}}
+        200 "error":{"code":-32602,"message":"the task is over","data":{"reason":"task_over"}}}
+        200 "error":{"code":-32601,"message":"calls of `x` cannot become tasks","data":{"reason":"no_task"}}}
+        200 "error":{"code":-32601,"message":"`x` can only be called as a task","data":{"reason":"only_as_task"}}}
         200 "result":{"content":[{"type":"text","text":"too many requests at once (at most 2)"}],"isError":true,"_meta":{"portcullis/error":{"reason":"busy"}}}}
         200 "error":{"code":-32603,"message":"too many requests at once (at most 2)","data":{"reason":"busy"}}}
         200 "error":{"code":-32603,"message":"too many subscriptions (at most 2)","data":{"reason":"too_many_subscriptions"}}}
         200 "result":{"content":[{"type":"text","text":"the answers of one batch are together larger than 2 bytes: send the message alone; it may have taken effect"}],"isError":true,"_meta":{"portcullis/error":{"reason":"batch_too_large"}}}}
         200 "error":{"code":-32603,"message":"the answers of one batch are together larger than 2 bytes: send the message alone; it may have taken effect","data":{"reason":"batch_too_large"}}}
+        200 "error":{"code":-32603,"message":"too many tasks (at most 2)","data":{"reason":"too_many_tasks"}}}
+        429 "error":{"code":-32603,"message":"this task is looked at too often: heed its poll interval","data":{"reason":"looked_too_often"}}}
         200 "error":{"code":-32602,"message":"unknown tool `x`","data":{"reason":"unknown_name"}}}
         200 "error":{"code":-32602,"message":"unknown prompt `x`","data":{"reason":"unknown_name"}}}
         200 "error":{"code":-32002,"message":"unknown resource `x`","data":{"reason":"unknown_name","uri":"x"}}}
@@ -160,6 +172,8 @@ fn the_modern_era_differs_where_its_text_says_so() {
         legacy.lines().zip(modern.lines()).filter(|(l, m)| l != m).map(|(_, m)| m).collect();
     expect![[r#"
         404 "error":{"code":-32601,"message":"unknown method `no/such`","data":{"reason":"unknown_method"}}}
+        404 "error":{"code":-32601,"message":"calls of `x` cannot become tasks","data":{"reason":"no_task"}}}
+        404 "error":{"code":-32601,"message":"`x` can only be called as a task","data":{"reason":"only_as_task"}}}
         200 "result":{"resultType":"complete","content":[{"type":"text","text":"too many requests at once (at most 2)"}],"isError":true,"_meta":{"portcullis/error":{"reason":"busy"}}}}
         200 "result":{"resultType":"complete","content":[{"type":"text","text":"the answers of one batch are together larger than 2 bytes: send the message alone; it may have taken effect"}],"isError":true,"_meta":{"portcullis/error":{"reason":"batch_too_large"}}}}
         200 "error":{"code":-32602,"message":"unknown resource `x`","data":{"reason":"unknown_name","uri":"x"}}}

@@ -8,27 +8,31 @@ use wire::{Change, Era, Frame, Id, Method, Names, Pieces, Shape, code, input, me
 
 use super::{Answered, Context, Lane, Router, seat};
 use crate::{
-    asking::{Asker, Offer, Parked, ROUNDS, Retry, Sealed, Taken, Talk, Unmet},
+    asking::{Asker, Offer, Parked, Question, ROUNDS, Retry, Sealed, Taken, Talk, Unmet},
     audit::Outcome,
     bridge::{self, Sender},
     catalog::{Reference, Source},
     error::{CatalogError, Error, Failed, Refused, Relayed},
     logging::Ear,
     relay::Progress,
+    running::Outbox,
+    tasks::{Became, Birth, Wish},
     visit::Visit,
 };
 
 mod later;
+mod tasked;
 
 /// What is sent, as far as it is not the client's own words.
 struct Sending<'a> {
     wait: Wait,
     sender: Sender<'a>,
     retry: Retry,
+    wish: Wish,
 }
 
 /// What the client hears while its call runs.
-struct Hearing<'a> {
+pub(crate) struct Hearing<'a> {
     progress: Option<Progress>,
     ear: Ear<'a>,
     spec: &'a Spec,
@@ -36,7 +40,7 @@ struct Hearing<'a> {
 
 impl Hearing<'_> {
     /// The client's own words for what a server says.
-    fn of<'a>(call: &'a Call, visit: &'a Visit, spec: &'a Spec) -> Hearing<'a> {
+    pub(crate) fn of<'a>(call: &'a Call, visit: &'a Visit, spec: &'a Spec) -> Hearing<'a> {
         let token = meta::progress_token(call.frame.param("_meta"));
         let progress = token.map(|token| Progress::new(token, visit.revision()));
         Hearing { progress, ear: Ear::of(visit, &call.frame), spec }
@@ -56,15 +60,26 @@ impl Hearing<'_> {
 }
 
 /// How far it went.
-enum Heard {
+pub(crate) enum Heard {
     /// The answer, or that there is none.
     Over(Result<Frame, UpstreamError>),
     /// A question that only the client's next call can answer.
-    Held(Box<Parked>),
+    Held(Box<(Exchange, Question)>),
+}
+
+impl Heard {
+    /// The end of a request whose questions are not held.
+    pub(crate) fn end(self) -> Result<Frame, UpstreamError> {
+        match self {
+            Heard::Over(end) => end,
+            // INVARIANT: nothing is held by a talk that holds nothing.
+            Heard::Held(_) => Err(UpstreamError::NotRunning { why: "it asks what nobody hears".into() }),
+        }
+    }
 }
 
 /// How far the client's side of a call goes: what it can be asked (spec ).
-fn offer(call: &Call, visit: &Visit, source: &Source) -> Arc<Offer> {
+pub(crate) fn offer(call: &Call, visit: &Visit, source: &Source) -> Arc<Offer> {
     match visit {
         Visit::Opening(session) | Visit::Within(session) => {
             session.offers.get(session.client(), session.revision, source.reach)
@@ -164,23 +179,47 @@ impl Router {
         let mut hearing = Hearing::of(call, &context.visit, spec);
         let wait =
             Wait { first: timeouts.call, most: timeouts.call_max, progress: hearing.progress.is_some() };
-        let sender = Sender { offer: asker.offer, level: hearing.ear.wanted() };
-        let mut sending = Sending { wait, sender, retry };
+        let wish = match Wish::of(self, (call, thing), context, connection.facts()) {
+            Ok(wish) => wish,
+            Err(error) => return Some(Err(error.into())),
+        };
+        rounds.leaves(&lane.outbox);
+        let sender = Sender { offer: asker.offer, level: hearing.ear.wanted(), tasks: wish.declares() };
+        let mut sending = Sending { wait, sender, retry, wish };
         for round in 1..=ROUNDS {
             let exchange = match send(connection, call, thing, &sending) {
                 Ok(exchange) => exchange,
                 Err(why) => return Some(Err(why)),
             };
-            let mut talk = Talk::new(asker);
-            let answer = match hear(exchange, rounds, (&mut talk, &mut hearing), lane).await? {
+            // Its progress outlives the call that becomes a task.
+            let number = if sending.wish.declares() { exchange.id().as_number() } else { None };
+            let mut talk = Talk::holding(asker);
+            let mut answer = match hear(exchange, (&mut talk, &mut hearing), lane).await? {
                 Heard::Over(Ok(answer)) => answer,
                 Heard::Over(Err(why)) => return Some(Err(why.into())),
-                Heard::Held(parked) => {
-                    return Some(Box::pin(self.asked(rounds, *parked, hearing, lane)).await);
+                Heard::Held(held) => {
+                    let parked = rounds.parked(*held, &talk);
+                    return Some(Box::pin(self.asked(rounds, parked, hearing, lane)).await);
                 }
             };
+            match Became::of(&sending.wish, &answer, rounds.era()) {
+                Became::Answered => (),
+                Became::Task => {
+                    let so_far = number.zip(hearing.progress);
+                    return Some(self.keep_task(rounds, &mut sending.wish, &answer, so_far));
+                }
+                Became::Awaited(native) => {
+                    talk.hold_nothing();
+                    let ears = (&mut talk, &mut hearing);
+                    answer = match Box::pin(self.await_task(rounds, &native, ears, lane)).await? {
+                        Ok(answer) => answer,
+                        Err(why) => return Some(Err(why)),
+                    };
+                }
+            }
             if !rounds.asks(&answer) {
-                return Some(self.receive(rounds, &answer, talk.needs()).await.map_err(Gone::from));
+                let done = self.receive(rounds, &answer, talk.needs()).await;
+                return Some(self.keep_answer(rounds, &mut sending.wish, done));
             }
             if let Err(error) = self.admit(rounds, &answer) {
                 return Some(Err(error.into()));
@@ -259,6 +298,26 @@ struct Rounds<'a> {
 }
 
 impl Rounds<'_> {
+    fn birth(&self) -> Birth<'_> {
+        let Rounds { connection, context, asker, id, .. } = *self;
+        Birth { call: asker.call, id, context, upstream: self.upstream, connection }
+    }
+
+    /// A legacy server may ask or take long from here on: then the call becomes a task of ours (spec X-08).
+    fn leaves(&self, outbox: &Outbox) {
+        if let Some(hosting) = outbox.hosting()
+            && self.era() == Era::Legacy
+        {
+            hosting.leaves(&self.asker.call.target, &self.context.view.server);
+        }
+    }
+
+    /// The call as it waits for its client.
+    fn parked(&self, (exchange, first): (Exchange, Question), talk: &Talk<'_>) -> Parked {
+        let at = (Arc::clone(self.upstream), Arc::clone(self.connection));
+        Parked::new(exchange, at, first, (talk.asked(), talk.needs()))
+    }
+
     fn era(&self) -> Era {
         self.connection.facts().revision.era()
     }
@@ -324,18 +383,18 @@ fn send(
         }
         _ => ("name", code::quote(&thing.native)),
     };
-    let Sending { wait, sender, retry } = sending;
+    let Sending { wait, sender, retry, wish } = sending;
     // A legacy server never sees them, nor does any server those of another round (spec Q-20).
     let carried = |text: &'_ Option<String>| match connection.facts().revision.era() {
         Era::Legacy => None,
         Era::Modern => text.clone(),
     };
     let unsaid = match call.method {
-        // We carry no tasks: a call that asks for one is an ordinary call.
         Method::ToolsCall => Some("task"),
         Method::Complete if !connection.facts().revision.has_completion_context() => Some("context"), // spec K-04
         _ => None,
     };
+    let task = wish.param(call, connection.facts().revision.era());
     let build = |id: &Id| {
         let token = if wait.progress { id.as_number() } else { None };
         let meta = bridge::request_meta(connection.facts(), call.frame.param("_meta"), token, sender);
@@ -344,7 +403,7 @@ fn send(
             Change { key: "_meta", value: meta.map(Cow::Owned) },
             Change { key: input::RESPONSES, value: carried(&retry.responses).map(Cow::Owned) },
             Change { key: input::STATE, value: carried(&retry.state).map(Cow::Owned) },
-            Change { key: unsaid.unwrap_or_default(), value: None },
+            Change { key: unsaid.unwrap_or_default(), value: task.as_deref().map(Cow::Borrowed) },
         ];
         let concerned = if unsaid.is_some() { 5 } else { 4 };
         call.frame.forward(Some(id), changes.get(..concerned).unwrap_or_default())
@@ -362,9 +421,8 @@ fn send(
 
 /// Waits for the answer; progress, logs and questions of the server go to the client meanwhile. None when the client
 /// gave the request up.
-async fn hear(
+pub(crate) async fn hear(
     mut exchange: Exchange,
-    rounds: &Rounds<'_>,
     (talk, hearing): (&mut Talk<'_>, &mut Hearing<'_>),
     lane: &mut Lane,
 ) -> Option<Heard> {
@@ -376,11 +434,7 @@ async fn hear(
                 Incoming::Question(question) => match talk.take(&question, &lane.outbox).await {
                     Taken::Put => exchange.pause(),
                     Taken::Refused(refusal) => exchange.reply(refusal),
-                    Taken::Held(first) => {
-                        let at = (Arc::clone(rounds.upstream), Arc::clone(rounds.connection));
-                        let parked = Parked::new(exchange, at, first, (talk.asked(), talk.needs()));
-                        return Some(Heard::Held(Box::new(parked)));
-                    }
+                    Taken::Held(first) => return Some(Heard::Held(Box::new((exchange, first)))),
                 },
                 Incoming::Told(said) => {
                     talk.told(&said, hearing.spec, lane);

@@ -61,7 +61,9 @@ impl Link {
             let manner = number.and_then(|number| self.pending().slots.get(&number).map(|open| open.manner));
             match manner {
                 Some(Manner::Listing) => Frame::parse_leniently(text, &self.budget),
-                Some(Manner::Cancellable | Manner::Listening | Manner::Quiet) | None => Err(error),
+                Some(Manner::Cancellable | Manner::Listening | Manner::Aside | Manner::Quiet) | None => {
+                    Err(error)
+                }
             }
         })
     }
@@ -106,7 +108,8 @@ impl Link {
             (Shape::Notification, Some(Method::Cancelled)) => self.retracted(frame),
             (Shape::Notification, _) => {
                 let Some(frame) = self.listened(frame, way) else { return };
-                let taken = match self.cause(way).filter(|_| !is_about_the_server(&frame)) {
+                let is_apart = is_about_the_server(&frame) || frame.method() == Some(Method::TaskStatus);
+                let taken = match self.cause(way).filter(|_| !is_apart) {
                     Some(slot) => slot.told(frame),
                     None => self.inbox.push(frame),
                 };
@@ -247,6 +250,11 @@ impl Link {
         match slot {
             Some(slot) => {
                 if slot.progress(frame) == Taken::No {
+                    self.counters.add(|counters| &counters.dropped);
+                }
+            }
+            None if token.is_some_and(|number| self.pending().reporting.contains(&number)) => {
+                if self.inbox.push(frame) == Taken::No {
                     self.counters.add(|counters| &counters.dropped);
                 }
             }

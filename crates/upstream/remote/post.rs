@@ -43,7 +43,7 @@ pub(crate) async fn request(site: Arc<Site>, outgoing: Outgoing, asker: Asker) {
     let _turn = match asker.manner {
         // Is it still there? That is asked when nothing comes back, so it must not wait behind what does not come back.
         Manner::Quiet | Manner::Listening => None,
-        Manner::Cancellable | Manner::Listing => Some(site.requests.acquire().await),
+        Manner::Cancellable | Manner::Listing | Manner::Aside => Some(site.requests.acquire().await),
     };
     let Some(line) = outgoing.begin() else { return };
     if site.endpoint.get().is_some() {

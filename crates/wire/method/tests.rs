@@ -43,11 +43,11 @@ fn the_table_is_as_agreed() {
         sampling/createMessage                   Server Request Nothing Relay 2024-11-05..2025-11-25 Sampling
         elicitation/create                       Server Request Nothing Relay 2025-06-18..2025-11-25 Elicitation
         notifications/elicitation/complete       Server Notification Nothing Relay 2025-11-25..2025-11-25 Elicitation
-        tasks/get                                Both Request Task Forward 2025-11-25..2026-07-28 Tasks
-        tasks/result                             Both Request Task Forward 2025-11-25..2025-11-25 Tasks
-        tasks/list                               Both Request Nothing Answer 2025-11-25..2025-11-25 Tasks
-        tasks/cancel                             Both Request Task Forward 2025-11-25..2026-07-28 Tasks
-        tasks/update                             Client Request Task Forward 2026-07-28..2026-07-28 Tasks
+        tasks/get                                Both Request Task Task 2025-11-25..2026-07-28 Tasks
+        tasks/result                             Both Request Task Task 2025-11-25..2025-11-25 Tasks
+        tasks/list                               Both Request Nothing Answer 2025-11-25..2025-11-25 TasksList
+        tasks/cancel                             Both Request Task Task 2025-11-25..2026-07-28 Tasks
+        tasks/update                             Client Request Task Task 2026-07-28..2026-07-28 Tasks
         notifications/tasks/status               Both Notification Task Relay 2025-11-25..2025-11-25 Tasks
         subscriptions/listen                     Client Request Nothing Listen 2026-07-28..2026-07-28 Subscriptions
         notifications/subscriptions/acknowledged Server Notification Nothing Relay 2026-07-28..2026-07-28 Subscriptions

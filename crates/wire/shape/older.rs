@@ -11,6 +11,7 @@ use crate::{
     Carrier, Revision, digest,
     frame::{Edit, Frame},
     scan::{Key, Member},
+    task::Support,
     text, walk,
 };
 
@@ -19,6 +20,8 @@ use crate::{
 pub enum Structured {
     /// Any JSON value.
     Any,
+    /// Objects; and its tools say whether they take tasks.
+    WithTasks,
     /// Objects.
     Objects,
     /// Nothing.
@@ -29,6 +32,8 @@ impl From<Revision> for Structured {
     fn from(revision: Revision) -> Structured {
         if revision.has_any_structured_content() {
             Structured::Any
+        } else if revision == Revision::R2025_11_25 {
+            Structured::WithTasks
         } else if revision.has_structured_content() {
             Structured::Objects
         } else {
@@ -46,26 +51,35 @@ const AUDIO: &str = "audio";
 /// Where audio was the only content of a message there has to be some.
 const NO_AUDIO: &str = r#"{"type":"text","text":"(audio, which this revision of MCP cannot carry)"}"#;
 
-/// A tool's definition as a revision takes it; none when that is what it is. `execution` belongs to 2025-11-25 (spec T-15)
-/// and stays for all who read output of objects: it is harmless to the revision before, and its own must not get poorer
-/// definitions than the server gave (bug B01).
-pub fn definition(tool: &[u8], takes: Structured) -> Option<Bytes> {
+/// A tool's definition as a revision takes it; none when that is what it is. `execution` belongs to 2025-11-25 alone
+/// (spec T-15). There the server's own stays (bug B01), and one is put in where it has none and its calls can become
+/// `tasks`.
+pub fn definition(tool: &[u8], takes: Structured, tasks: Support) -> Option<Bytes> {
     let may_have = |word: &str| memchr::memmem::find(tool, word.as_bytes()).is_some();
-    if !may_have(EXECUTION) && !may_have(OUTPUT_SCHEMA) && !may_have("\\u") {
+    let tells = takes == Structured::WithTasks;
+    let is_mute =
+        tells && tasks != Support::Forbidden && walk::member(tool, 0..tool.len(), EXECUTION).is_none();
+    if !may_have(EXECUTION) && !may_have(OUTPUT_SCHEMA) && !may_have("\\u") && !is_mute {
         return None;
     }
     let whole = 0..tool.len();
     let schema = walk::member(tool, whole.clone(), OUTPUT_SCHEMA);
     let is_taken = match takes {
         Structured::Any => true,
-        Structured::Objects => schema.is_none_or(|schema| is_of_objects(tool, schema)),
+        Structured::WithTasks | Structured::Objects => {
+            schema.is_none_or(|schema| is_of_objects(tool, schema))
+        }
         Structured::Nothing => false,
     };
     let members = walk::members(tool, whole.clone()).map(|(key, value)| Member::new(key, value));
-    let told = takes == Structured::Objects;
     let leaves =
-        |key: Key| (!told && key.says(EXECUTION, tool)) || (!is_taken && key.says(OUTPUT_SCHEMA, tool));
-    let edits = reshaped(whole, &members.collect::<Vec<_>>(), &leaves, "");
+        |key: Key| (!tells && key.says(EXECUTION, tool)) || (!is_taken && key.says(OUTPUT_SCHEMA, tool));
+    let added = match tasks {
+        Support::Optional if is_mute => r#""execution":{"taskSupport":"optional"}"#,
+        Support::Required if is_mute => r#""execution":{"taskSupport":"required"}"#,
+        Support::Optional | Support::Required | Support::Forbidden => "",
+    };
+    let edits = reshaped(whole, &members.collect::<Vec<_>>(), &leaves, added);
     (!edits.is_empty()).then(|| edited(tool, &edits).into())
 }
 
@@ -89,7 +103,7 @@ impl Unreadable {
             return None;
         }
         let span = answer.result_span(STRUCTURED)?;
-        let is_read = takes == Structured::Objects && walk::begins(answer.bytes(), &span, b'{');
+        let is_read = takes != Structured::Nothing && walk::begins(answer.bytes(), &span, b'{');
         let is_alone = content_list(answer, Carrier::CallResult).is_none();
         (!is_read).then_some(Unreadable { span, is_alone })
     }

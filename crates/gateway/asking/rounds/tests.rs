@@ -42,6 +42,7 @@ impl Fixture {
             digest: None,
             standing: Standing::Offered,
             mirrors: Arc::default(),
+            tasks: Default::default(),
         };
         let seal = Seal::new(vec![SealKey { id: 1, key: [7; 32], current: true }]).unwrap();
         Fixture { seal, call, thing, server: "default" }

@@ -24,6 +24,7 @@ use crate::{
     gateway::Gateway,
     logging,
     subscriptions::{self, Place},
+    tasks,
 };
 
 /// Questions of one upstream that are put on record in one window; the rest are refused and counted, so that
@@ -202,6 +203,8 @@ pub(super) async fn sort(gateway: Arc<Gateway>, inboxes: Inboxes, mut notices: m
                 Some(Method::ElicitationComplete) => {
                     gateway.router.asking.links.tell_completed(&spec, &seat, &frame);
                 }
+                Some(Method::TaskStatus) => tasks::told(&gateway.router.tasks, &spec, &seat, &frame),
+                Some(Method::Progress) => tasks::reported(&gateway.router.tasks, &spec, &seat, &frame),
                 Some(Method::LogMessage | Method::ResourceUpdated) => {
                     let place = Place { seat, declared, upstream: Arc::clone(&spec.id) };
                     let Some(about) = About::of(&frame) else { continue };

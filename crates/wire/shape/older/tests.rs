@@ -152,8 +152,10 @@ fn a_definition_is_what_its_client_can_read() {
         r#"{"name":"a","output\u0053chema":{"type":"obj\u0065ct"},"description":"execution outputSchema"}"#,
     ] {
         writeln!(table, "{tool}").unwrap();
-        for takes in [Structured::Any, Structured::Objects, Structured::Nothing] {
-            if let Some(shown) = definition(tool.as_bytes(), takes) {
+        let all = [Structured::Any, Structured::WithTasks, Structured::Objects, Structured::Nothing];
+        for takes in all {
+            let tasks = Support::of(tool);
+            if let Some(shown) = definition(tool.as_bytes(), takes, tasks) {
                 writeln!(table, "  {takes:?} {}", String::from_utf8_lossy(&shown)).unwrap();
             }
         }
@@ -162,18 +164,40 @@ fn a_definition_is_what_its_client_can_read() {
         {"name":"a","inputSchema":{}}
         {"name":"a","outputSchema":{"type":"object"},"execution":{"taskSupport":"optional"}}
           Any {"name":"a","outputSchema":{"type":"object"}}
+          Objects {"name":"a","outputSchema":{"type":"object"}}
           Nothing {"name":"a"}
         {"name":"a","outputSchema":{"type":"array"}}
+          WithTasks {"name":"a"}
           Objects {"name":"a"}
           Nothing {"name":"a"}
         {"name":"a","outputSchema":{"anyOf":[]},"x":1.0}
+          WithTasks {"name":"a","x":1.0}
           Objects {"name":"a","x":1.0}
           Nothing {"name":"a","x":1.0}
         {"outputSchema":true,"name":"a"}
+          WithTasks {"name":"a"}
           Objects {"name":"a"}
           Nothing {"name":"a"}
         {"name":"a","output\u0053chema":{"type":"obj\u0065ct"},"description":"execution outputSchema"}
           Nothing {"name":"a","description":"execution outputSchema"}
     "#]]
     .assert_eq(&table);
+}
+
+#[test]
+fn a_definition_says_of_tasks_what_is_carried() {
+    for (tool, tasks, expected) in [
+        (
+            r#"{"name":"a"}"#,
+            Support::Optional,
+            Some(r#"{"execution":{"taskSupport":"optional"},"name":"a"}"#),
+        ),
+        (r#"{"name":"a"}"#, Support::Forbidden, None),
+        (r#"{"name":"a","execution":{"taskSupport":"required"}}"#, Support::Forbidden, None),
+        (r#"{"name":"a","execution":{"taskSupport":"required","x":1.0}}"#, Support::Required, None),
+    ] {
+        let shown = definition(tool.as_bytes(), Structured::WithTasks, tasks);
+        let shown = shown.as_deref().map(String::from_utf8_lossy);
+        assert_eq!(shown.as_deref(), expected, "{tool}");
+    }
 }

@@ -1,0 +1,98 @@
+//! Tests: whose tasks are found, how many there may be, and what is kept of them.
+
+use std::time::Duration;
+
+use admission::{Sort, Standing, Thing};
+use bytes::Bytes;
+
+use super::*;
+
+fn principal(subject: &str) -> Principal {
+    Principal {
+        tenant: TenantId::new("acme".into()),
+        issuer: "idp".into(),
+        subject: subject.into(),
+        groups: Box::default(),
+        scopes: Box::default(),
+        credential: Box::default(),
+    }
+}
+
+fn tasks() -> Arc<Tasks> {
+    Tasks::new(Metrics::new().expect("metrics"))
+}
+
+fn begin(tasks: &Arc<Tasks>, subject: &str, ttl: u64) -> Arc<Task> {
+    let slot = tasks.reserve(&principal(subject)).expect("a place");
+    let thing = Arc::new(Thing {
+        upstream: "hub".into(),
+        sort: Sort::Tool,
+        exposed: "hub__act".into(),
+        native: "act".into(),
+        digest: None,
+        standing: Standing::Offered,
+        mirrors: Arc::default(),
+        tasks: Default::default(),
+    });
+    let task = Task::new(&slot, (&"default".into(), &thing), Some(ttl), Place::Nowhere);
+    slot.put(task)
+}
+
+#[test]
+fn a_task_is_found_by_its_principal_at_its_endpoint_until_it_is_too_old() {
+    let tasks = tasks();
+    let task = begin(&tasks, "ann", 60_000);
+    let found = |subject, server| tasks.find(&principal(subject), server, &task.id).is_some();
+    assert!(found("ann", "default"));
+    assert!(!found("bob", "default") && !found("ann", "other"));
+    assert_eq!(tasks.tool(&principal("ann"), "default", &task.id).as_deref(), Some("hub__act"));
+    let old = begin(&tasks, "ann", 0);
+    assert!(tasks.find(&principal("ann"), "default", &old.id).is_none());
+    tasks.sweep();
+    assert_eq!(tasks.of(&principal("ann"), "default").len(), 1);
+    tasks.forget_all(&principal("ann"));
+    assert!(!found("ann", "default"));
+}
+
+#[test]
+fn a_place_that_is_not_used_is_given_back_and_one_that_is_over_is_none() {
+    let tasks = tasks();
+    for _ in 0..2 * LIVE {
+        drop(tasks.reserve(&principal("ann")).expect("a place"));
+    }
+    let kept: Vec<_> = (0..LIVE).map(|_| begin(&tasks, "ann", 60_000)).collect();
+    assert!(tasks.reserve(&principal("ann")).is_err());
+    assert!(tasks.reserve(&principal("bob")).is_ok());
+    tasks.finish(&kept[0], Ending::Cancelled);
+    assert!(tasks.reserve(&principal("ann")).is_ok());
+}
+
+#[test]
+fn results_beyond_what_a_tenant_may_keep_are_not_kept_and_that_is_said() {
+    let tasks = tasks();
+    let large = || Ending::Result(Bytes::from(vec![b' '; BYTES / 2]));
+    let ends: Vec<_> = (0..3)
+        .map(|_| {
+            let task = begin(&tasks, "ann", 60_000);
+            tasks.finish(&task, large());
+            (Arc::clone(&task), matches!(task.ending(), Some(Ending::Result(_))))
+        })
+        .collect();
+    assert_eq!(ends.iter().map(|(_, kept)| *kept).collect::<Vec<_>>(), [true, true, false]);
+    // The first ending stands, and its room comes back.
+    tasks.finish(&ends[0].0, Ending::Cancelled);
+    assert!(matches!(ends[0].0.ending(), Some(Ending::Result(_))));
+    tasks.forget(&ends[0].0);
+    let task = begin(&tasks, "ann", 60_000);
+    tasks.finish(&task, Ending::Result(Bytes::from(vec![b' '; BYTES / 4])));
+    assert!(matches!(task.ending(), Some(Ending::Result(_))));
+}
+
+#[test]
+fn nobody_looks_at_a_task_more_often_than_it_changes() {
+    let tasks = tasks();
+    let task = begin(&tasks, "ann", 60_000);
+    let looks = (0..1000).filter(|_| task.look()).count();
+    assert!((40..100).contains(&looks), "{looks}");
+    assert!(task.left() <= Duration::from_secs(60));
+}
