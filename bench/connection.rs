@@ -64,7 +64,8 @@ impl Connection {
         Ok(Message { head: &self.bytes, body: b"" })
     }
 
-    async fn send(&mut self, request: &[u8]) -> Result<(), Failure> {
+    /// Sends a request and does not wait for the answer.
+    pub(crate) async fn send(&mut self, request: &[u8]) -> Result<(), Failure> {
         self.bytes.clear();
         Ok(self.stream.write_all(request).await?)
     }

@@ -55,7 +55,7 @@ impl Gateway {
     pub(crate) fn start(program: &Path, upstream: &Upstream) -> Result<Gateway, Failure> {
         let folder = tempfile::Builder::new().prefix("portcullis-bench-").tempdir()?;
         let (clients, operators) = (free_port()?, free_port()?);
-        let issuer = Issuer::new()?;
+        let issuer = Issuer::new(ISSUER)?;
         fs::create_dir(folder.path().join("tenants"))?;
         fs::write(folder.path().join("jwks.json"), issuer.jwks())?;
         fs::write(folder.path().join("portcullis.yaml"), process_file(clients, operators))?;
@@ -174,7 +174,7 @@ fn tenant_file(upstream: &Upstream) -> Result<String, Failure> {
     ))
 }
 
-fn is_ready(operators: SocketAddr) -> bool {
+pub(crate) fn is_ready(operators: SocketAddr) -> bool {
     let ask = || {
         let mut stream = TcpStream::connect(operators)?;
         stream.write_all(
@@ -187,6 +187,6 @@ fn is_ready(operators: SocketAddr) -> bool {
     ask().unwrap_or(false)
 }
 
-fn log(folder: &Path) -> String {
+pub(crate) fn log(folder: &Path) -> String {
     fs::read_to_string(folder.join("log")).unwrap_or_default()
 }

@@ -165,6 +165,15 @@ fn chunk_size(line: &[u8]) -> Result<usize, Failure> {
     size.ok_or_else(|| Failure::new(format!("a chunk of size `{}`", String::from_utf8_lossy(line))))
 }
 
+/// The path of a request.
+pub(crate) fn path(head: &[u8]) -> &str {
+    let line = head.split(|byte| *byte == b'\r').next().unwrap_or_default();
+    line.split(|byte| *byte == b' ')
+        .nth(1)
+        .and_then(|path| std::str::from_utf8(path).ok())
+        .unwrap_or_default()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -3,7 +3,9 @@
 mod affinity;
 mod against;
 mod ask;
+mod chance;
 mod connection;
+mod crossed;
 mod echo;
 mod failure;
 mod gateway;
@@ -25,6 +27,7 @@ mod session;
 mod stage;
 mod suite;
 mod token;
+mod unruly;
 
 use std::{
     io::{self, Write as _},
@@ -82,6 +85,18 @@ enum Role {
         #[arg(long, default_value_t = 0)]
         port: u16,
     },
+    /// The upstream of `crossed`, as a process of its own
+    #[command(name = "__unruly", hide = true)]
+    Unruly {
+        /// What it calls itself, on stdin and stdout; over HTTP without a name
+        name: Option<String>,
+    },
+    /// Counts answers that reach somebody else: 8 tenants, 64 connections, the ids 1 to 10 only, unruly upstreams
+    Crossed {
+        /// How many calls
+        #[arg(long, default_value_t = 20_000)]
+        calls: u64,
+    },
 }
 
 fn main() -> ExitCode {
@@ -89,6 +104,9 @@ fn main() -> ExitCode {
     let done = match options.role {
         Some(Role::Echo { stdio: true, tools, .. }) => echo::over_stdio(tools),
         Some(Role::Echo { stdio: false, port, .. }) => echo::over_http(port),
+        Some(Role::Unruly { name: Some(name) }) => unruly::pipe::serve(&name),
+        Some(Role::Unruly { name: None }) => unruly::web::serve(),
+        Some(Role::Crossed { calls }) => alone(crossed::run(&options.program, calls)),
         None => measure(options),
     };
     match done {
@@ -109,13 +127,18 @@ fn measure(options: Options) -> Result<(), Failure> {
     };
     let form = if options.json { row::Form::Json } else { row::Form::Table };
     let suite = suite::Suite { extent, form, only: options.only, against: options.against };
+    alone(suite.run(options.program))
+}
+
+/// Runs this to its end, unless somebody has seen enough.
+fn alone(what: impl Future<Output = Result<(), Failure>>) -> Result<(), Failure> {
     // One thread: the machine is also the echo's and the proxy's.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let mut terminate = signal(SignalKind::terminate())?;
         // Processes end as they are dropped, also when somebody has seen enough.
         tokio::select! {
-            done = suite.run(options.program) => done,
+            done = what => done,
             _ = ctrl_c() => Err(Failure::new("interrupted")),
             _ = terminate.recv() => Err(Failure::new("terminated")),
         }

@@ -89,11 +89,16 @@ impl Drop for Process {
 /// The echo of this program, as a process of its own, and its port.
 pub(crate) fn echo(program: &Path) -> Result<(Process, u16), Failure> {
     let mut command = Command::new(program);
-    command.arg("__echo").stdin(Stdio::piped()).stdout(Stdio::piped());
-    let mut process = Process::start(&mut command)?;
+    served(command.arg("__echo"))
+}
+
+/// A server of ours that says its port first, and ends with its standard input.
+pub(crate) fn served(command: &mut Command) -> Result<(Process, u16), Failure> {
+    command.stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut process = Process::start(command)?;
     let line = process.line()?;
     let port =
-        line.parse().map_err(|_| Failure::new(format!("instead of its port the echo said `{line}`")))?;
+        line.parse().map_err(|_| Failure::new(format!("instead of its port the server said `{line}`")))?;
     Ok((process, port))
 }
 

@@ -115,7 +115,7 @@ impl Service {
     }
 
     /// What every modern result says of itself.
-    fn complete(&self) -> &'static [u8] {
+    pub(crate) fn complete(&self) -> &'static [u8] {
         match self.era {
             Era::Legacy => b"",
             Era::Modern => br#","resultType":"complete""#,
