@@ -15,7 +15,7 @@ use source::{
 
 /// Which workspace crates a crate may use, and does. Arrows point from what changes often to what
 /// changes seldom (docs/architecture.md).
-const DIRECTIONS: [(&str, &[&str]); 9] = [
+const DIRECTIONS: [(&str, &[&str]); 10] = [
     ("portcullis", &["config", "gateway", "wire"]),
     ("gateway", &["admission", "config", "upstream", "wire"]),
     ("upstream", &["wire"]),
@@ -25,6 +25,7 @@ const DIRECTIONS: [(&str, &[&str]); 9] = [
     ("testkit", &["wire"]),
     ("bench", &[]),
     ("conformance-fixture", &[]),
+    ("properties", &["config", "wire"]),
 ];
 
 /// Crates that must build, and be tested, without the network stack.

@@ -1,0 +1,38 @@
+//! What must hold for any bytes, for a few hundred cases a subject; `tests/long fuzz` looks at a million of each.
+
+#![allow(clippy::panic, reason = "a property that does not hold is a panic")]
+
+use properties::{cases::cases, target};
+use proptest::test_runner::{Config, TestRunner};
+
+/// No files remember failures: a failure becomes a test of its own.
+fn holds(name: &str) {
+    let Some(target) = target(name) else { panic!("no subject `{name}`") };
+    let config = Config { cases: 400, failure_persistence: None, ..Config::default() };
+    let found = TestRunner::new(config).run(&cases(name), |data| {
+        (target.check)(&data);
+        Ok(())
+    });
+    if let Err(error) = found {
+        panic!("{name}: {error}");
+    }
+}
+
+macro_rules! subjects {
+    ($($name:ident)*) => {
+        $(#[test]
+        fn $name() {
+            holds(stringify!($name));
+        })*
+
+        #[test]
+        fn every_subject_is_looked_at() {
+            let all: Vec<_> = properties::TARGETS.iter().map(|target| target.name).collect();
+            assert_eq!(all, [$(stringify!($name)),*]);
+        }
+    };
+}
+
+subjects! {
+    frame forward batch ids events lines sentinel mirror sealed cursor place uris names digest listing shape
+}
