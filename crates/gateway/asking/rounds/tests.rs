@@ -126,3 +126,5 @@ fn answers_must_be_an_object_and_need_no_state() {
         assert!(Fixture::new(&params).read().is_err(), "{malformed}");
     }
 }
+
+mod forged;
