@@ -211,6 +211,24 @@ fn all_that_is_asked_at_once_is_one_result_and_what_is_not_answered_is_asked_aga
 }
 
 #[test]
+fn a_call_that_waits_keeps_no_other_of_its_process_from_asking() {
+    let named = r#"{"message":"for ${id}","requestedSchema":{"type":"object","properties":{}}}"#;
+    let steps = [Step::ask(r#""q${id}""#, "elicitation/create", named), Step::result(TOLD)];
+    let daemon = settled(&Setup::one("alpha", asks(&steps)), &["alpha"]);
+    let caller = Caller::new(&daemon, ELICITATION);
+    let waiting = [(); 3].map(|()| caller.result(""));
+    let texts = waiting.each_ref().map(|result| {
+        let requests = result["inputRequests"].as_object().unwrap();
+        requests.values().next().unwrap()["params"]["message"].to_string()
+    });
+    assert!(texts[0] != texts[1] && texts[1] != texts[2], "{texts:?}");
+    for result in waiting.iter().rev() {
+        assert_eq!(caller.result(&back(result, ACCEPT))["resultType"], "complete");
+    }
+    assert_eq!(calls(&daemon), 3);
+}
+
+#[test]
 fn prompts_and_resources_wait_too() {
     let script = Script::new()
         .prompt("p")

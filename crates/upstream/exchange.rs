@@ -58,6 +58,8 @@ struct Inner {
     end: Option<Result<Frame, UpstreamError>>,
     /// The asker, while it has nothing to do but wait.
     asker: Option<Waker>,
+    /// It waits for somebody who has to come back first.
+    aside: bool,
 }
 
 /// How far the request has come. Only the writer moves it to `Sent`, only the asker to `Forgotten`.
@@ -213,6 +215,11 @@ impl Slot {
             inner.asker = Some(asker.clone());
         }
         nothing
+    }
+
+    /// Whether its server waits for answers, and nobody can be asked anything else by it before those are there.
+    pub(crate) fn is_aside(&self) -> bool {
+        self.inner().aside
     }
 
     fn is_answered(&self) -> bool {
@@ -396,6 +403,19 @@ impl Exchange {
             self.deadline += pause;
             self.latest += pause;
         }
+    }
+
+    /// From here on its clock stands still, and what a process asks belongs to another call if that is the only one which goes on:
+    /// its own questions are out, and whoever is to answer them has to come back (spec ).
+    pub fn set_aside(&mut self) {
+        self.pause();
+        self.slot.inner().aside = true;
+    }
+
+    /// It goes on.
+    pub fn take_up(&mut self) {
+        self.slot.inner().aside = false;
+        self.resume();
     }
 
     fn expire(&mut self) -> Incoming {

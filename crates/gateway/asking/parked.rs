@@ -194,12 +194,12 @@ impl Parked {
 
     /// Its clock stands still while the client is asked.
     pub(crate) fn pause(&mut self) {
-        self.exchange.pause();
+        self.exchange.set_aside();
     }
 
     /// Its clock goes on.
     pub(crate) fn resume(&mut self) {
-        self.exchange.resume();
+        self.exchange.take_up();
     }
 
     /// Tells the server that nobody goes on with it.

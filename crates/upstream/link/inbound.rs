@@ -150,8 +150,13 @@ impl Link {
         let cause = match (way, &self.behalf.behind) {
             (Way::Answering(number), _) => pending.slots.get(&number).filter(is_call),
             (Way::Common, Behind::One(_)) => {
-                let mut calls = pending.slots.values().filter(is_call);
-                calls.next().filter(|_| calls.next().is_none())
+                let only = |aside: bool| {
+                    let calls = pending.slots.values().filter(is_call);
+                    let mut calls = calls.filter(|open| open.slot.is_aside() == aside);
+                    calls.next().map(|call| (call, calls.next().is_none()))
+                };
+                // Calls that wait for their clients come after all that go on.
+                only(false).or_else(|| only(true)).filter(|(_, alone)| *alone).map(|(call, _)| call)
             }
             (Way::Common, Behind::Many) | (Way::Beside, _) => None,
         };
