@@ -2,19 +2,12 @@
 
 #![allow(clippy::panic, reason = "a property that does not hold is a panic")]
 
-use properties::{cases::cases, target};
-use proptest::test_runner::{Config, TestRunner};
+use properties::{cases::fault, target};
 
-/// No files remember failures: a failure becomes a test of its own.
 fn holds(name: &str) {
     let Some(target) = target(name) else { panic!("no subject `{name}`") };
-    let config = Config { cases: 400, failure_persistence: None, ..Config::default() };
-    let found = TestRunner::new(config).run(&cases(name), |data| {
-        (target.check)(&data);
-        Ok(())
-    });
-    if let Err(error) = found {
-        panic!("{name}: {error}");
+    if let Some(fault) = fault(target, 400) {
+        panic!("{fault}");
     }
 }
 

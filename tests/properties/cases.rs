@@ -5,10 +5,30 @@ use proptest::{
     prelude::{Just, Strategy, any, prop_oneof},
     sample::{Index, select},
     strategy::BoxedStrategy,
+    test_runner::{Config, TestError, TestRunner},
 };
 
+use crate::Target;
+
+/// Looks at so many cases. The first that fails is made small, and told. No file remembers it: it becomes a test of
+/// its own.
+pub fn fault(target: Target, count: u32) -> Option<String> {
+    let config = Config { cases: count, failure_persistence: None, ..Config::default() };
+    let found = TestRunner::new(config).run(&cases(target.name), |data| {
+        (target.check)(&data);
+        Ok(())
+    });
+    match found {
+        Ok(()) => None,
+        Err(TestError::Fail(why, data)) => {
+            Some(format!("{}: {why}: b\"{}\"", target.name, data.escape_ascii()))
+        }
+        Err(TestError::Abort(why)) => Some(format!("{}: {why}", target.name)),
+    }
+}
+
 /// Cases for the subject of this name.
-pub fn cases(target: &str) -> BoxedStrategy<Vec<u8>> {
+fn cases(target: &str) -> BoxedStrategy<Vec<u8>> {
     let usual = match target {
         "frame" => with(0, message()),
         "forward" => with(1, message()),

@@ -204,7 +204,8 @@ pub(crate) fn batch(data: &[u8]) {
             assert_eq!(parts, expected);
         }
         (Ok(_), Err(flaw)) => panic!("{flaw:?}, and it is split"),
-        (Err(FrameError::Ambiguous { .. }), _) => panic!("no key of a batch is one of a message"),
+        // A near miss of a reserved word may be met before the end shows that it is no batch.
+        (Err(FrameError::Ambiguous { .. }), Ok(node)) => assert!(!node.is_list()),
         (Err(FrameError::TooDeep | FrameError::TooManyNodes), _) | (Err(_), Err(_)) => {}
         (Err(error), Ok(node)) => assert!(!node.is_list() || !node.is_strict(), "{error}"),
     }

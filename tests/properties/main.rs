@@ -8,8 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use properties::{TARGETS, cases::cases, target};
-use proptest::test_runner::{Config, TestRunner};
+use properties::{TARGETS, cases::fault, target};
 
 /// So many cases between two looks at the clock.
 const TURN: u32 = 10_000;
@@ -36,19 +35,14 @@ fn run(name: &str, count: Option<u64>, seconds: Option<u64>) -> ExitCode {
         println!("there is no subject `{name}`");
         return ExitCode::from(64);
     };
-    let (strategy, begun, mut done) = (cases(name), Instant::now(), 0);
+    let (begun, mut done) = (Instant::now(), 0);
     let more = |done: u64| match (count, seconds) {
         (Some(count), _) => done < count,
         (None, seconds) => begun.elapsed() < Duration::from_secs(seconds.unwrap_or_default()),
     };
     while more(done) {
-        let config = Config { cases: TURN, failure_persistence: None, ..Config::default() };
-        let found = TestRunner::new(config).run(&strategy, |data| {
-            (target.check)(&data);
-            Ok(())
-        });
-        if let Err(error) = found {
-            println!("{name}: {error}");
+        if let Some(fault) = fault(target, TURN) {
+            println!("{fault}");
             return ExitCode::FAILURE;
         }
         done += u64::from(TURN);
