@@ -16,7 +16,7 @@ mod written;
 
 use std::{
     collections::HashSet,
-    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak, atomic::AtomicUsize},
     time::{Duration, Instant},
 };
 
@@ -33,7 +33,7 @@ pub(crate) use hosting::{Front, Hosting, Standing, front, may_become_one};
 pub(crate) use serve::{list, serve};
 pub(crate) use status::{reported, told};
 pub(crate) use table::{Slot, Tasks};
-pub(crate) use wish::{Wish, admit, takes_tasks};
+pub(crate) use wish::{TAKES_TASKS, Wish, admit, takes_tasks};
 
 use crate::{relay::Progress, session::Session};
 
@@ -65,6 +65,8 @@ pub(crate) struct Task {
     state: Mutex<State>,
     /// Nothing more becomes of it, as far as we know.
     over: CancellationToken,
+    /// Bytes of its ending that count among those its tenant keeps. Changed under the table's lock.
+    counted: AtomicUsize,
 }
 
 /// Who runs it.
@@ -150,6 +152,7 @@ impl Task {
                 looked: now,
             }),
             over: CancellationToken::new(),
+            counted: AtomicUsize::new(0),
         }
     }
 

@@ -22,6 +22,10 @@ macro_rules! subjects {
         fn every_subject_is_looked_at() {
             let all: Vec<_> = properties::TARGETS.iter().map(|target| target.name).collect();
             assert_eq!(all, [$(stringify!($name)),*]);
+            for name in all {
+                let target = format!("{}/../fuzz/fuzz_targets/{name}.rs", env!("CARGO_MANIFEST_DIR"));
+                assert!(std::path::Path::new(&target).exists(), "nothing fuzzes {name}");
+            }
         }
     };
 }

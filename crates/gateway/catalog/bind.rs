@@ -7,10 +7,11 @@ use serde::Deserialize;
 use wire::{Era, Form, Frame, Method, Names, Plan, Shape, Side};
 
 use super::View;
-use crate::{error::CatalogError, tasks::takes_tasks, visit::Visit};
-
-/// What a client must declare that asks about tasks.
-const TASKS: &str = r#"{"extensions":{"io.modelcontextprotocol/tasks":{}}}"#;
+use crate::{
+    error::CatalogError,
+    tasks::{TAKES_TASKS, takes_tasks},
+    visit::Visit,
+};
 
 /// The largest list of things to listen to, in bytes.
 const LISTEN_BYTES: usize = 64 * 1024;
@@ -54,7 +55,7 @@ pub(crate) fn bind(
         }
         (Plan::Task, _) => {
             if visit.era() == Era::Modern && !takes_tasks(frame) {
-                return Err(CatalogError::Undeclared(TASKS)); // spec U-33
+                return Err(CatalogError::Undeclared(TAKES_TASKS)); // spec U-33
             }
             let exposed = tool(&text(frame, "taskId")?).ok_or(CatalogError::Task)?;
             named(view, Sort::Tool, exposed.into_string().into())

@@ -24,6 +24,7 @@ use crate::{
     error::{CatalogError, EraError, Error, SessionError},
     handshake,
     router::{Answered, Context, Lane, Router, seat_key},
+    tasks::{TAKES_TASKS, takes_tasks},
 };
 
 /// Listen streams of all clients at a time: each holds a place in the audit log.
@@ -43,9 +44,6 @@ const WAITING: usize = 256;
 /// How long a reader may leave no room for the next message, and how often that is looked at.
 const PATIENCE: Duration = Duration::from_secs(10);
 const PACE: Duration = Duration::from_millis(50);
-
-/// What a client must declare before it names tasks.
-const TASKS: &str = r#"{"extensions":{"io.modelcontextprotocol/tasks":{}}}"#;
 
 /// What is listed, and the word and the notification for its changes.
 const LISTS: [(&str, Capability, Method); 3] = [
@@ -67,8 +65,8 @@ pub(crate) async fn listen(
         return Err(EraError::NotAcceptable.into()); // spec H-04
     }
     let wanted = Wanted::read(&call.frame)?;
-    if wanted.tasks && !has_tasks(&call.frame) {
-        return Err(CatalogError::Undeclared(TASKS).into()); // spec U-29
+    if wanted.tasks && !takes_tasks(&call.frame) {
+        return Err(CatalogError::Undeclared(TAKES_TASKS).into()); // spec U-29
     }
     let all = &*router.subscriptions;
     let _stream = all.listens.open(&call.principal).ok_or(SessionError::TooManyStreams)?;
@@ -111,7 +109,7 @@ struct Wanted {
     lists: HashSet<&'static str>,
     /// In the order they were asked for, each once.
     uris: Vec<Box<str>>,
-    /// It names tasks; there are none, so they are left out of the acknowledgement.
+    /// It names tasks, of which nothing is told here (ADR 0027): they are left out of the acknowledgement.
     tasks: bool,
 }
 
@@ -138,12 +136,6 @@ impl Wanted {
 
 #[derive(Deserialize)]
 struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
-
-/// Whether the client declared the extension that `taskIds` belong to.
-fn has_tasks(request: &Frame) -> bool {
-    let declared = meta::member(request.param("_meta"), meta::CAPABILITIES);
-    meta::member(meta::member(declared, "extensions"), "io.modelcontextprotocol/tasks").is_some()
-}
 
 /// Absent and `null` are false; what is no truth value is none.
 fn flag(raw: Option<&RawValue>) -> Option<bool> {

@@ -2,7 +2,7 @@
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak, atomic::Ordering},
     time::Instant,
 };
 
@@ -141,23 +141,15 @@ impl Tasks {
 
     /// Keeps how a task ended, if there is room for it; else it ended badly.
     pub(super) fn finish(&self, task: &Task, ending: Ending) {
-        let (kept, bytes) = {
-            let mut tenants = self.tenants();
-            // Forgotten meanwhile: nobody will ask.
-            let Some(tenant) = tenants.get_mut(&task.tenant) else { return };
-            let fits = tenant.bytes.saturating_add(ending.bytes()) <= BYTES;
-            let kept = if fits { ending } else { super::written::no_room() };
-            tenant.bytes += kept.bytes();
-            (kept.clone(), kept.bytes())
-        };
-        if !task.end(kept) {
-            self.give_back(&task.tenant, bytes);
-        }
-    }
-
-    fn give_back(&self, tenant: &TenantId, bytes: usize) {
-        if let Some(tenant) = self.tenants().get_mut(tenant) {
-            tenant.bytes = tenant.bytes.saturating_sub(bytes);
+        let mut tenants = self.tenants();
+        // Forgotten meanwhile: nobody will ask.
+        let Some(tenant) = tenants.get_mut(&task.tenant).filter(|tenant| tenant.holds(task)) else { return };
+        let fits = tenant.bytes.saturating_add(ending.bytes()) <= BYTES;
+        let kept = if fits { ending } else { super::written::no_room() };
+        let bytes = kept.bytes();
+        if task.end(kept) {
+            tenant.bytes += bytes;
+            task.counted.store(bytes, Ordering::Relaxed);
         }
     }
 
@@ -214,6 +206,10 @@ impl Tenant {
         }
     }
 
+    fn holds(&self, task: &Task) -> bool {
+        self.owners.get(&task.owner).is_some_and(|owned| owned.tasks.contains_key(&task.id))
+    }
+
     fn remove(&mut self, owner: &Arc<str>, id: &str, metrics: &Metrics) {
         let Some(task) = self.owners.get_mut(owner).and_then(|owned| owned.tasks.remove(id)) else { return };
         self.count = self.count.saturating_sub(1);
@@ -224,11 +220,7 @@ impl Tenant {
                 self.natives.remove(&native);
             }
         }
-        if let Some(ending) = task.ending()
-            && !matches!(task.place, Place::There(_))
-        {
-            self.bytes = self.bytes.saturating_sub(ending.bytes());
-        }
+        self.bytes = self.bytes.saturating_sub(task.counted.swap(0, Ordering::Relaxed));
         if let Place::Here(hosting) = &task.place {
             hosting.cancel();
         }
@@ -293,7 +285,7 @@ impl Slot {
         task
     }
 
-    /// Keeps how the task in this place ended.
+    /// The table it is in.
     pub(super) fn tasks(&self) -> Arc<Tasks> {
         Arc::clone(&self.tasks)
     }

@@ -45,6 +45,9 @@ pub(crate) fn admit(call: &Call, thing: &Thing, visit: &Visit) -> Result<(), Cat
     }
 }
 
+/// What a client declares that takes tasks.
+pub(crate) const TAKES_TASKS: &str = r#"{"extensions":{"io.modelcontextprotocol/tasks":{}}}"#;
+
 /// Whether a modern request says that its client takes tasks.
 pub(crate) fn takes_tasks(call: &wire::Frame) -> bool {
     wire::envelope(call).and_then(Result::ok).is_some_and(|envelope| declares(envelope.capabilities))

@@ -83,6 +83,10 @@ fn results_beyond_what_a_tenant_may_keep_are_not_kept_and_that_is_said() {
     tasks.finish(&ends[0].0, Ending::Cancelled);
     assert!(matches!(ends[0].0.ending(), Some(Ending::Result(_))));
     tasks.forget(&ends[0].0);
+    // An answer that comes when its task is forgotten takes no room.
+    let late = begin(&tasks, "ann", 60_000);
+    tasks.forget(&late);
+    tasks.finish(&late, Ending::Result(Bytes::from(vec![b' '; BYTES / 2])));
     let task = begin(&tasks, "ann", 60_000);
     tasks.finish(&task, Ending::Result(Bytes::from(vec![b' '; BYTES / 4])));
     assert!(matches!(task.ending(), Some(Ending::Result(_))));
