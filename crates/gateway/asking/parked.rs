@@ -1,9 +1,14 @@
 //! A call of a modern client whose legacy server asked: all that it takes to go on with it later (spec X-08).
 
-use std::{collections::VecDeque, sync::Arc};
+use std::{
+    borrow::Cow,
+    collections::{BTreeMap, VecDeque},
+    sync::Arc,
+};
 
+use serde_json::value::RawValue;
 use upstream::{Connection, Exchange, Incoming, Upstream, UpstreamError};
-use wire::{Frame, Id, Method, code, input};
+use wire::{Frame, Id, Method, code};
 
 use super::{
     Asker, MOST, Refusal, fits,
@@ -261,11 +266,12 @@ pub(super) fn read_answers<'a>(
     responses: &'a str,
     asked: &[(Box<str>, Method)],
 ) -> Option<Vec<(Box<str>, &'a str)>> {
+    let said: BTreeMap<Cow<'_, str>, &RawValue> = serde_json::from_str(responses).ok()?;
     let mut answers = Vec::new();
     for (key, method) in asked {
-        if let Some(result) = input::member(responses, key) {
-            fits(*method, result)?;
-            answers.push((key.clone(), result));
+        if let Some(result) = said.get(&**key) {
+            fits(*method, result.get())?;
+            answers.push((key.clone(), result.get()));
         }
     }
     Some(answers)

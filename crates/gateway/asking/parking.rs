@@ -22,11 +22,14 @@ mod room;
 
 pub(super) use room::Place;
 
+/// By tenant, then by number.
+type Calls = HashMap<TenantId, HashMap<u64, Waiting>>;
+
 /// All calls that are parked.
 ///
 /// INVARIANT: an entry lives as long as the task that watches over its call, or until somebody takes it.
 pub(crate) struct Parking {
-    waiting: Mutex<HashMap<TenantId, HashMap<u64, Waiting>>>,
+    waiting: Mutex<Calls>,
     room: Arc<Room>,
     /// Which gateway this is, since its start: another's calls cannot be gone on with here.
     replica: u64,
@@ -79,7 +82,7 @@ impl Handle {
 /// A call in its round, and how its watcher is told to hand it over.
 struct Waiting {
     round: u32,
-    asked: Box<[(Box<str>, Method)]>,
+    asked: Arc<[(Box<str>, Method)]>,
     taker: oneshot::Sender<oneshot::Sender<Parked>>,
 }
 
@@ -149,28 +152,32 @@ impl Parking {
         handle: Handle,
         fits: impl FnOnce(&[(Box<str>, Method)]) -> bool,
     ) -> Result<Parked, Missed> {
+        self.judge(tenant, handle, fits)?;
         let (taker, parked) = oneshot::channel();
-        let waiting = self.take_out(tenant, handle, fits)?;
+        let waiting = self.take_out(tenant, handle)?;
         // Its watcher may have given it up in this moment.
         waiting.taker.send(taker).map_err(|_| Missed::Gone)?;
         parked.await.map_err(|_| Missed::Gone)
     }
 
-    fn take_out(
+    /// Without the lock: answers may be large, and everybody's calls are behind it.
+    fn judge(
         &self,
         tenant: &TenantId,
         handle: Handle,
         fits: impl FnOnce(&[(Box<str>, Method)]) -> bool,
-    ) -> Result<Waiting, Missed> {
+    ) -> Result<(), Missed> {
+        let asked = {
+            let waiting = self.waiting();
+            Arc::clone(&self.known(&waiting, tenant, handle)?.asked)
+        };
+        if fits(&asked) { Ok(()) } else { Err(Missed::Malformed) }
+    }
+
+    fn take_out(&self, tenant: &TenantId, handle: Handle) -> Result<Waiting, Missed> {
         let mut waiting = self.waiting();
+        self.known(&waiting, tenant, handle)?;
         let own = waiting.get_mut(tenant).ok_or(Missed::Gone)?;
-        let known = own.get(&handle.call).ok_or(Missed::Gone)?;
-        if known.round != handle.round || handle.replica != self.replica {
-            return Err(Missed::Gone);
-        }
-        if !fits(&known.asked) {
-            return Err(Missed::Malformed);
-        }
         let taken = own.remove(&handle.call).ok_or(Missed::Gone)?;
         if own.is_empty() {
             waiting.remove(tenant);
@@ -180,7 +187,19 @@ impl Parking {
         Ok(taken)
     }
 
-    fn waiting(&self) -> MutexGuard<'_, HashMap<TenantId, HashMap<u64, Waiting>>> {
+    /// The call that waits under this handle, if this is its round.
+    fn known<'a>(
+        &self,
+        waiting: &'a Calls,
+        tenant: &TenantId,
+        handle: Handle,
+    ) -> Result<&'a Waiting, Missed> {
+        let known = waiting.get(tenant).and_then(|own| own.get(&handle.call)).ok_or(Missed::Gone)?;
+        let is_it = known.round == handle.round && handle.replica == self.replica;
+        is_it.then_some(known).ok_or(Missed::Gone)
+    }
+
+    fn waiting(&self) -> MutexGuard<'_, Calls> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -202,7 +221,7 @@ struct Entry {
 impl Drop for Entry {
     fn drop(&mut self) {
         // Taken already, unless it was given up. A later round of it is not ours.
-        let _gone = self.parking.take_out(&self.tenant, self.handle, |_| true);
+        let _gone = self.parking.take_out(&self.tenant, self.handle);
     }
 }
 
@@ -236,7 +255,9 @@ async fn watch(
     }
     // Nobody can take it from here on; then its server is told.
     drop(entry);
-    parked.cancel();
+    if !parked.is_over() {
+        parked.cancel();
+    }
 }
 
 #[cfg(test)]

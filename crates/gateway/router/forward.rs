@@ -193,7 +193,11 @@ impl Router {
             };
             // Its progress outlives the call that becomes a task.
             let number = if sending.wish.declares() { exchange.id().as_number() } else { None };
-            let mut talk = Talk::holding(asker);
+            // What comes of a task that its client knows nothing of is waited for within the call.
+            let mut talk = match sending.wish {
+                Wish::Awaited => Talk::new(asker),
+                _ => Talk::holding(asker),
+            };
             let mut answer = match hear(exchange, (&mut talk, &mut hearing), lane).await? {
                 Heard::Over(Ok(answer)) => answer,
                 Heard::Over(Err(why)) => return Some(Err(why.into())),

@@ -23,6 +23,9 @@ use crate::{
 /// Connections there may be, whoever opened them.
 const LINES: usize = 4_096;
 
+/// And those of one tenant: nobody takes them from all others.
+const OF_TENANT: usize = 1_024;
+
 /// A connection on which nobody has begun a session ends after this long.
 const UNUSED: Duration = Duration::from_secs(60);
 
@@ -92,6 +95,9 @@ impl Sessions {
             return Err(SessionError::TooManyStreams);
         }
         let of_tenant = by_tenant.entry(asker.tenant.clone()).or_default();
+        if of_tenant.len() >= OF_TENANT {
+            return Err(SessionError::TooManyStreams);
+        }
         // Strangers on loopback are told apart by nothing before they have a session.
         if !asker.issuer.is_empty() {
             let own = of_tenant.values().filter(|line| is_same(&line.owner, asker)).count();

@@ -13,13 +13,14 @@ fn parking() -> Arc<Parking> {
 /// Parks what nobody watches over, with one form to fill in.
 fn enter(parking: &Parking, handle: Handle) -> oneshot::Receiver<oneshot::Sender<Parked>> {
     let (taker, taken) = oneshot::channel();
-    let asked = Box::new([("question-1".into(), Method::ElicitationCreate)]);
+    let asked = Arc::new([("question-1".into(), Method::ElicitationCreate)]);
     parking.enter(&acme(), handle, Waiting { round: handle.round, asked, taker });
     taken
 }
 
 fn take(parking: &Parking, tenant: &str, handle: Handle, fits: bool) -> Result<(), Missed> {
-    parking.take_out(&TenantId::new(tenant.into()), handle, |_| fits).map(|_| ())
+    let tenant = TenantId::new(tenant.into());
+    parking.judge(&tenant, handle, |_| fits).and_then(|()| parking.take_out(&tenant, handle)).map(|_| ())
 }
 
 fn gauge(parking: &Parking) -> bool {
