@@ -31,6 +31,13 @@ struct Sending<'a> {
     wish: Wish,
 }
 
+impl Sending<'_> {
+    /// What comes of a task that its client knows nothing of is waited for within the call, whatever is asked.
+    fn talk<'a>(&self, asker: &'a Asker<'a>) -> Talk<'a> {
+        if matches!(self.wish, Wish::Awaited) { Talk::new(asker) } else { Talk::holding(asker) }
+    }
+}
+
 /// What the client hears while its call runs.
 pub(crate) struct Hearing<'a> {
     progress: Option<Progress>,
@@ -193,11 +200,7 @@ impl Router {
             };
             // Its progress outlives the call that becomes a task.
             let number = if sending.wish.declares() { exchange.id().as_number() } else { None };
-            // What comes of a task that its client knows nothing of is waited for within the call.
-            let mut talk = match sending.wish {
-                Wish::Awaited => Talk::new(asker),
-                _ => Talk::holding(asker),
-            };
+            let mut talk = sending.talk(asker);
             let mut answer = match hear(exchange, (&mut talk, &mut hearing), lane).await? {
                 Heard::Over(Ok(answer)) => answer,
                 Heard::Over(Err(why)) => return Some(Err(why.into())),
