@@ -25,7 +25,7 @@ use bytes::Bytes;
 use time::OffsetDateTime;
 use tokio_util::sync::CancellationToken;
 use upstream::{Connection, Hold, Upstream};
-use wire::{Era, task::Status};
+use wire::{Era, code, input::said, task::Status};
 
 pub(crate) use awaited::Awaited;
 pub(crate) use began::{Became, Birth, SoFar};
@@ -46,6 +46,10 @@ const INTERVAL: u64 = 500;
 /// Looks at one task: so many at once, and so many more a second (spec U-39).
 const LOOKS: f64 = 40.0;
 const LOOKS_A_SECOND: f64 = 20.0;
+/// What is kept of what an upstream says of a task, in bytes.
+const SAID: usize = 1024;
+/// Questions of one task that are known to be on record. One that comes beyond that is recorded each time it is seen.
+const SHOWN: usize = 1_024;
 
 /// A task as its client knows it.
 pub(crate) struct Task {
@@ -109,8 +113,8 @@ struct State {
     interval: Option<u64>,
     /// How it ended, where that is kept here.
     ending: Option<Ending>,
-    /// Questions of it that are on record, by key.
-    shown: HashSet<Box<str>>,
+    /// Questions of it that are on record, by what they are: a server may use a key for two of them.
+    shown: HashSet<[u8; 32]>,
     looks: f64,
     looked: Instant,
 }
@@ -202,11 +206,19 @@ impl Task {
             state.updated_at = stamp();
         }
         state.status = status;
-        state.message = message.map(str::to_owned);
+        state.message = message.and_then(kept);
         state.interval = interval;
         drop(state);
         if status.is_over() {
             self.rest();
+        }
+    }
+
+    /// A question of it is on record.
+    fn show(&self, digest: [u8; 32]) {
+        let shown = &mut self.state().shown;
+        if shown.len() < SHOWN {
+            shown.insert(digest);
         }
     }
 
@@ -263,6 +275,14 @@ impl Ending {
             Ending::Cancelled => 0,
         }
     }
+}
+
+/// What is kept of what an upstream says of a task, as JSON text: it stays for as long as the task, and is listed.
+fn kept(message: &str) -> Option<String> {
+    let said = said(message)?;
+    let mut kept: String = said.chars().filter(|c| !c.is_control()).take(SAID).collect();
+    kept.truncate(kept.floor_char_boundary(SAID));
+    Some(code::quote(&kept))
 }
 
 /// This moment, as tasks say it.

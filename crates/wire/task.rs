@@ -15,6 +15,8 @@ pub const EXTENSION: &str = "io.modelcontextprotocol/tasks";
 pub const RELATED: &str = "io.modelcontextprotocol/related-task";
 /// What `resultType` says of a call that became a task.
 pub const RESULT_TYPE: &str = "task";
+/// The longest id of a task that is taken from a server, in bytes: it is kept, and looked up by.
+const LONGEST_ID: usize = 256;
 
 /// Whether calls of a tool can become tasks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -140,7 +142,7 @@ impl<'a> Task<'a> {
         let number = |key| member(object, key).and_then(|raw| raw.parse().ok());
         Some(Task {
             object,
-            id: member(object, "taskId").and_then(said).filter(|id| !id.is_empty())?,
+            id: member(object, "taskId").and_then(said).filter(|id| (1..=LONGEST_ID).contains(&id.len()))?,
             status: Status::ALL.into_iter().find(|status| status.word() == word)?,
             ttl: number(names.ttl),
             interval: number(names.interval).filter(|interval| *interval > 0),
@@ -184,6 +186,15 @@ impl<'a> Task<'a> {
         let apart = ["resultType", "requestState", "inputRequests", "result", "error", "_meta"];
         changes.extend(apart.map(|key| Change { key, value: None }));
         changed(self.object, &changes)
+    }
+}
+
+/// Whether an answer wants to be that of a call that became a task, readable or not.
+pub fn says_created(answer: &Frame, era: Era) -> bool {
+    match era {
+        // Any result may have a member of this name.
+        Era::Legacy => answer.result_member("task").is_some() && answer.result_member("content").is_none(),
+        Era::Modern => shape::result_type(answer).is_some_and(|kind| kind == RESULT_TYPE),
     }
 }
 

@@ -25,16 +25,13 @@ pub(crate) enum Became {
 
 impl Became {
     pub(crate) fn of(wish: &Wish, answer: &Frame, upstream: Era) -> Became {
-        match wish {
-            Wish::Plain => Became::Answered,
-            Wish::Asked(_) | Wish::Taken(_) => match task::Task::created(answer, upstream) {
-                Some(_) => Became::Task,
-                None => Became::Answered,
-            },
-            Wish::Awaited => match task::Task::created(answer, upstream) {
-                Some(task) => Became::Awaited(task.id.into_owned()),
-                None => Became::Answered,
-            },
+        match (wish, task::Task::created(answer, upstream)) {
+            (Wish::Plain, _) => Became::Answered,
+            (Wish::Asked(_) | Wish::Taken(_), Some(_)) => Became::Task,
+            (Wish::Awaited, Some(task)) => Became::Awaited(task.id.into_owned()),
+            // One that cannot be read is no answer either: whoever keeps it says so.
+            (_, None) if task::says_created(answer, upstream) => Became::Task,
+            (_, None) => Became::Answered,
         }
     }
 }

@@ -17,7 +17,7 @@ use tokio::{sync::watch, time::Instant};
 use tokio_util::sync::CancellationToken;
 use wire::{Budget, Era, Frame, Id, Method, code, input, shape};
 
-use super::{Ending, Place, Task, Tasks, wish, written};
+use super::{Ending, Place, Task, Tasks, table::Hosted, wish, written};
 use crate::{
     pipeline::Entered,
     running::{Out, Outbox},
@@ -249,29 +249,32 @@ pub(crate) async fn front(mut work: Work, front: Front, sessions: &Sessions) -> 
         out = &mut work => return out,
         () = front.hosting.wanted() => (),
     }
-    let Some((task, id)) = front.host() else {
+    let Some((task, hosted, id)) = front.host() else {
         front.hosting.stage.send_replace(Stage::Never);
         return work.await;
     };
     let message = written::created(&id, Era::Modern, &task.as_known(Era::Modern));
     front.outbox.leave();
     front.hosting.stage.send_replace(Stage::Task);
-    drop(sessions.tracker.spawn(finish(work, task, front.tasks)));
+    drop(sessions.tracker.spawn(finish(work, (task, hosted), front.tasks)));
     Some(Out { message, last: true, status: 200 })
 }
 
 impl Front {
-    fn host(&self) -> Option<(Arc<Task>, Id)> {
+    /// The task that the call becomes. None when it cannot: too many are.
+    fn host(&self) -> Option<(Arc<Task>, Hosted, Id)> {
         let (thing, server) = self.hosting.about.get()?;
+        let id = self.id.clone()?;
         let slot = self.tasks.reserve(&self.principal).ok()?;
+        let hosted = slot.hosted()?;
         let place = Place::Here(Arc::clone(&self.hosting));
         let task = Task::new(&slot, (server, thing), None, place);
-        Some((slot.put(task), self.id.clone()?))
+        Some((slot.put(task), hosted, id))
     }
 }
 
 /// Takes the call to its end, and keeps that.
-async fn finish(work: Work, task: Arc<Task>, tasks: Arc<Tasks>) {
+async fn finish(work: Work, (task, hosted): (Arc<Task>, Hosted), tasks: Arc<Tasks>) {
     /// A call that is given up, or panics, ends its task too.
     struct Losing(Arc<Task>);
     impl Drop for Losing {
@@ -281,6 +284,7 @@ async fn finish(work: Work, task: Arc<Task>, tasks: Arc<Tasks>) {
     }
     let ending = Losing(task);
     let out = work.await;
+    drop(hosted);
     let done = match out.and_then(|out| written::read(out.message)) {
         Some(answer) if shape::result_type(&answer).is_some_and(|kind| kind == input::INPUT_REQUIRED) => {
             let error = r#"{"code":-32603,"message":"the server wants to be called again once a page was opened, which a task cannot be"}"#;

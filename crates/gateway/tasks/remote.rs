@@ -59,11 +59,14 @@ impl There {
     }
 
     /// The conversation in which the task was begun. A modern server behind a URL knows of none: any will do.
-    pub(super) async fn connection(&self) -> Option<Arc<Connection>> {
+    pub(super) async fn connection(&self, call: &Call, task: &Task) -> Result<Arc<Connection>, Missed> {
         match self.connection.upgrade().filter(|connection| connection.is_open()) {
-            Some(connection) => Some(connection),
-            None if self.is_stateless() => self.upstream.connection().await.ok(),
-            None => None,
+            Some(connection) => Ok(connection),
+            // It may answer the next time: the task is not lost.
+            None if self.is_stateless() => {
+                self.upstream.connection().await.map_err(|why| Missed::Error(failure(call, task, why)))
+            }
+            None => Err(Missed::Lost),
         }
     }
 
@@ -92,7 +95,10 @@ impl There {
     }
 }
 
+/// A request about a task of this id. `more` is JSON text, where raw line breaks can only be white space; on a link of
+/// lines they would end the message (spec P-01).
 pub(super) fn line(id: &Id, method: Method, native: &str, more: &str) -> Bytes {
+    let more = more.replace(['\n', '\r'], " ");
     format!(
         r#"{{"jsonrpc":"2.0","id":{},"method":"{}","params":{{"taskId":{}{more}}}}}"#,
         id.raw(),
@@ -111,7 +117,7 @@ pub(super) async fn ask(
     lane: &mut Lane,
 ) -> Result<Frame, Missed> {
     let connection = tokio::select! {
-        connection = there.connection() => connection.ok_or(Missed::Lost)?,
+        connection = there.connection(call, task) => connection?,
         _ = lane.cancelled() => return Err(Missed::GivenUp),
     };
     let failed = |why| Missed::Error(failure(call, task, why));

@@ -4,7 +4,8 @@ mod outcome;
 
 use std::sync::Arc;
 
-use admission::Call;
+use admission::{Call, Target};
+use sha2::{Digest as _, Sha256};
 use wire::{
     Budget, Era, Frame, Id, Method, Pieces, Revision, code,
     input::{self, member},
@@ -45,6 +46,14 @@ pub(crate) async fn serve(
 ) -> Result<Answered, Error> {
     let named = call.frame.param_text("taskId").ok_or(CatalogError::Parameter("taskId"))?;
     let task = router.tasks.find(&call.principal, &context.view.server, &named).ok_or_else(unknown)?;
+    // It was judged as what bears the name of its tool today, and that may be something else than what runs it.
+    let is_judged = match &call.target {
+        Target::Thing(thing) => thing.upstream == task.thing.upstream && thing.native == task.thing.native,
+        Target::Ourselves | Target::Listing(_) | Target::Missing(..) => false,
+    };
+    if !is_judged {
+        return Err(unknown());
+    }
     let (Some(id), Some(source)) = (call.frame.id(), context.catalog.sources.get(&task.thing.upstream))
     else {
         return Err(unknown());
@@ -80,6 +89,13 @@ fn answered(body: Pieces) -> Answered {
     Answered::Message { body, outcome: Outcome::Ok, opened: None }
 }
 
+/// One question of a task, told from all others: by its key, its method and its params. The first and
+/// the last of these are JSON text, which has no NUL.
+fn digest(wish: &input::Wish<'_>) -> [u8; 32] {
+    let input::Wish { key, method, params } = wish;
+    Sha256::digest(format!("{key}\0{method}\0{params}")).into()
+}
+
 impl About<'_> {
     fn era(&self) -> Era {
         self.revision().era()
@@ -101,7 +117,13 @@ impl About<'_> {
     /// Asks the upstream that runs it.
     async fn ask(&self, there: &There, method: Method, more: &str, lane: &mut Lane) -> Result<Frame, Missed> {
         let question = Question { method, more, wait: remote::soon(self.context, self.task) };
-        remote::ask(self.call, (self.task, there), &question, &self.sender(), lane).await
+        let answer = remote::ask(self.call, (self.task, there), &question, &self.sender(), lane).await?;
+        let limit = self.router.result_limit;
+        if answer.bytes().len() > limit {
+            let why = upstream::UpstreamError::TooLarge { limit };
+            return Err(Missed::Error(remote::failure(self.call, self.task, why)));
+        }
+        Ok(answer)
     }
 
     /// The same, where an error is about the task.
@@ -113,10 +135,11 @@ impl About<'_> {
         lane: &mut Lane,
     ) -> Result<Frame, Missed> {
         let answer = self.ask(there, method, more, lane).await?;
-        match answer.error_member("code").map(str::parse) {
-            None => Ok(answer),
-            Some(Ok(code::INVALID_PARAMS)) => Err(Missed::Unknown),
-            Some(_) => Err(Missed::Error(self.relayed(&answer, there).into())),
+        match (method, answer.error_member("code").map(str::parse)) {
+            (_, None) => Ok(answer),
+            // Wherever more than the id is sent, the error may be about that, and the task goes on.
+            (Method::TasksGet, Some(Ok(code::INVALID_PARAMS))) => Err(Missed::Unknown),
+            (_, Some(_)) => Err(Missed::Error(self.relayed(&answer, there).into())),
         }
     }
 
@@ -255,8 +278,11 @@ impl About<'_> {
         let asker = self.asker(there, &as_call);
         let mut entries = Vec::new();
         for wish in &wanted.questions {
-            let is_new = self.task.state().shown.insert(wish.key.into());
+            let digest = digest(wish);
+            let is_new = !self.task.state().shown.contains(&digest);
             let params = asker.of_task(wish, is_new).await?;
+            // Not before its record is there: this may have been dropped, or have failed, and the question is seen again.
+            self.task.show(digest);
             let method = code::quote(&wish.method);
             entries.push(format!("{}:{{\"method\":{method},\"params\":{params}}}", wish.key));
         }

@@ -2,26 +2,34 @@
 
 use std::{
     borrow::Cow,
-    sync::{PoisonError, Weak},
+    sync::{Arc, PoisonError, Weak},
 };
 
 use admission::TenantId;
-use upstream::{Seat, Spec};
+use upstream::{Declared, Seat, Spec};
 use wire::{Budget, Change, Era, Frame, Id, Pieces, code, input::member, task};
 
-use super::{Place, Tasks, table::Name};
+use super::{
+    Place, Task, Tasks,
+    table::{Name, Native},
+};
+
+/// The largest that is passed on, in bytes.
+const LARGEST: usize = 64 * 1024;
 
 /// Passes on `notifications/tasks/status` of a seat of an upstream.
-pub(crate) fn told(tasks: &Tasks, spec: &Spec, seat: &Seat, frame: &Frame) {
+pub(crate) fn told(tasks: &Tasks, spec: &Spec, conversation: (&Seat, &Declared), frame: &Frame) {
     let Some(said) = frame.params().and_then(|params| task::Task::read(params, Era::Legacy)) else { return };
-    let tenant = TenantId::new(std::sync::Arc::clone(&spec.tenant));
-    let Some(task) = tasks.native(&tenant, &spec.id, seat, Name::Id(said.id.as_ref().into())) else { return };
+    let name = Name::Id(said.id.as_ref().into());
+    let Some(task) = named(tasks, spec, conversation, name) else { return };
     let Place::There(there) = &task.place else { return };
     if task.ending().is_some() {
         return;
     }
     task.heard(said.status, member(said.object, "statusMessage"), said.interval);
-    let Some(session) = there.session.as_ref().and_then(Weak::upgrade) else { return };
+    // What is too large is not told: a client learns of it when it looks.
+    let session = there.session.as_ref().and_then(Weak::upgrade);
+    let Some(session) = session.filter(|_| frame.bytes().len() <= LARGEST) else { return };
     let changes = [
         Change { key: "taskId", value: Some(Cow::Owned(code::quote(&task.id))) },
         Change { key: "ttl", value: Some(Cow::Owned(task.ttl_ms().to_string())) },
@@ -32,11 +40,10 @@ pub(crate) fn told(tasks: &Tasks, spec: &Spec, seat: &Seat, frame: &Frame) {
 }
 
 /// Passes on progress of a call that became a task, under its client's token, for as long as the task runs (spec U-12).
-pub(crate) fn reported(tasks: &Tasks, spec: &Spec, seat: &Seat, frame: &Frame) {
+pub(crate) fn reported(tasks: &Tasks, spec: &Spec, conversation: (&Seat, &Declared), frame: &Frame) {
     let token = frame.param("progressToken").and_then(|raw| Id::from_raw(raw).ok()?.as_number());
     let Some(number) = token else { return };
-    let tenant = TenantId::new(std::sync::Arc::clone(&spec.tenant));
-    let Some(task) = tasks.native(&tenant, &spec.id, seat, Name::Token(number)) else { return };
+    let Some(task) = named(tasks, spec, conversation, Name::Token(number)) else { return };
     let Place::There(there) = &task.place else { return };
     let (Some(reports), false) = (&there.progress, task.is_over()) else { return };
     let relayed = reports.relayed.lock().unwrap_or_else(PoisonError::into_inner).relay(frame);
@@ -47,5 +54,17 @@ pub(crate) fn reported(tasks: &Tasks, spec: &Spec, seat: &Seat, frame: &Frame) {
         let meta = member(&params, "_meta").map(Cow::Borrowed);
         let message = message.forward(None, &[Change { key: "_meta", value: meta }]);
         let _told = session.tell(&Pieces::one(message));
+    }
+}
+
+/// The task that a conversation with an upstream means. Once the one it was begun in is over, nobody means it: a server
+/// that was started again gives its ids anew, and to others.
+fn named(tasks: &Tasks, spec: &Spec, (seat, declared): (&Seat, &Declared), name: Name) -> Option<Arc<Task>> {
+    let tenant = TenantId::new(Arc::clone(&spec.tenant));
+    let (seat, declared) = (seat.clone(), declared.clone());
+    let task = tasks.native(&tenant, &Native { upstream: Arc::clone(&spec.id), seat, declared, name })?;
+    match &task.place {
+        Place::There(there) if there.connection.upgrade()?.is_open() => Some(task),
+        Place::There(_) | Place::Here(_) | Place::Nowhere => None,
     }
 }

@@ -7,8 +7,9 @@ use std::{
 };
 
 use admission::{Principal, TenantId};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::task::TaskTracker;
-use upstream::Seat;
+use upstream::{Declared, Seat};
 
 use super::{Ending, Place, Task};
 use crate::{error::LimitError, router::seat_key, telemetry::Metrics};
@@ -19,6 +20,9 @@ const LIVE: usize = 1_000;
 const KEPT: usize = 4_000;
 /// All that are kept of one tenant.
 const OF_TENANT: usize = 20_000;
+/// Calls of one principal that run here as tasks at once, and those of one tenant: each holds all that its call does.
+const HOSTED: usize = 64;
+const HOSTED_OF_TENANT: usize = 1_024;
 /// Bytes of results that are kept here for one tenant.
 const BYTES: usize = 64 * 1024 * 1024;
 
@@ -35,6 +39,7 @@ struct Tenant {
     owners: HashMap<Arc<str>, Owned>,
     /// By what their upstreams call them. A server that gives an id twice is heard about the later one.
     natives: HashMap<Native, Weak<Task>>,
+    hosted: Places<HOSTED_OF_TENANT>,
     count: usize,
     bytes: usize,
 }
@@ -44,14 +49,26 @@ struct Owned {
     tasks: HashMap<Box<str>, Arc<Task>>,
     /// Places of calls that may become tasks.
     reserved: usize,
+    hosted: Places<HOSTED>,
+}
+
+/// Places of calls that run here as tasks.
+struct Places<const MOST: usize>(Arc<Semaphore>);
+
+/// That a call runs here as a task. Dropped, its places are given back.
+pub(super) struct Hosted {
+    _of_owner: OwnedSemaphorePermit,
+    _of_tenant: OwnedSemaphorePermit,
 }
 
 /// A task as its upstream names it.
 #[derive(PartialEq, Eq, Hash)]
-struct Native {
-    upstream: Arc<str>,
-    seat: Seat,
-    name: Name,
+pub(super) struct Native {
+    pub(super) upstream: Arc<str>,
+    pub(super) seat: Seat,
+    /// Of what the conversation declared: a seat may have several.
+    pub(super) declared: Declared,
+    pub(super) name: Name,
 }
 
 /// By what an upstream speaks of it.
@@ -127,16 +144,9 @@ impl Tasks {
         own
     }
 
-    /// The task that a seat of an upstream calls so.
-    pub(super) fn native(
-        &self,
-        tenant: &TenantId,
-        upstream: &Arc<str>,
-        seat: &Seat,
-        name: Name,
-    ) -> Option<Arc<Task>> {
-        let native = Native { upstream: Arc::clone(upstream), seat: seat.clone(), name };
-        self.tenants().get(tenant)?.natives.get(&native)?.upgrade()
+    /// The task that an upstream calls so.
+    pub(super) fn native(&self, tenant: &TenantId, native: &Native) -> Option<Arc<Task>> {
+        self.tenants().get(tenant)?.natives.get(native)?.upgrade()
     }
 
     /// Keeps how a task ended, if there is room for it; else it ended badly.
@@ -201,7 +211,7 @@ impl Tenant {
         for id in going {
             self.remove(owner, &id, metrics);
         }
-        if self.owners.get(owner).is_some_and(|owned| owned.tasks.is_empty() && owned.reserved == 0) {
+        if self.owners.get(owner).is_some_and(Owned::is_nothing) {
             self.owners.remove(owner);
         }
     }
@@ -238,10 +248,34 @@ impl Task {
             let id = Some(Name::Id(there.native.clone()));
             let token = there.progress.as_ref().map(|progress| Name::Token(progress.number));
             id.into_iter().chain(token).map(|name| {
-                let (upstream, seat) = (Arc::clone(&self.thing.upstream), there.upstream.seat().clone());
-                Native { upstream, seat, name }
+                let upstream = Arc::clone(&self.thing.upstream);
+                let (seat, declared) = (there.upstream.seat().clone(), there.upstream.declared().clone());
+                Native { upstream, seat, declared, name }
             })
         })
+    }
+}
+
+impl Owned {
+    /// Nothing of it is left; a call whose task is forgotten runs until it has heard of that.
+    fn is_nothing(&self) -> bool {
+        self.tasks.is_empty() && self.reserved == 0 && self.hosted.are_free()
+    }
+}
+
+impl<const MOST: usize> Places<MOST> {
+    fn are_free(&self) -> bool {
+        self.0.available_permits() == MOST
+    }
+
+    fn take(&self) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.0).try_acquire_owned().ok()
+    }
+}
+
+impl<const MOST: usize> Default for Places<MOST> {
+    fn default() -> Places<MOST> {
+        Places(Arc::new(Semaphore::new(MOST)))
     }
 }
 
@@ -257,6 +291,14 @@ impl Slot {
 
     pub(super) fn owner(&self) -> &Arc<str> {
         &self.owner
+    }
+
+    /// Places for the call too, which runs here. None when as many run as may.
+    pub(super) fn hosted(&self) -> Option<Hosted> {
+        let tenants = self.tasks.tenants();
+        let tenant = tenants.get(&self.tenant)?;
+        let of_owner = tenant.owners.get(&self.owner)?.hosted.take()?;
+        Some(Hosted { _of_owner: of_owner, _of_tenant: tenant.hosted.take()? })
     }
 
     /// Puts a task into the place: from here on its client finds it (spec U-34).

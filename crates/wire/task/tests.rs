@@ -94,3 +94,20 @@ fn a_result_says_which_task_it_belongs_to() {
     assert_eq!(unrelated(&format!(r#"{{"_meta":{{"a/b":1,{mark}}}}}"#)), r#"{"_meta":{"a/b":1}}"#);
     assert_eq!(unrelated(r#"{ "x":1 }"#), r#"{ "x":1 }"#);
 }
+
+#[test]
+fn an_id_is_taken_up_to_its_bound_and_an_answer_that_cannot_be_read_is_told_from_none() {
+    let task = |bytes: usize| format!(r#"{{"taskId":"{}","status":"working"}}"#, "1".repeat(bytes));
+    assert!(Task::read(&task(256), Era::Legacy).is_some());
+    assert!(Task::read(&task(257), Era::Legacy).is_none() && Task::read(&task(0), Era::Legacy).is_none());
+    for (result, era, says) in [
+        (r#"{"task":{}}"#, Era::Legacy, true),
+        (r#"{"task":{},"content":[]}"#, Era::Legacy, false),
+        (r#"{"resultType":"task"}"#, Era::Modern, true),
+        (r#"{"task":{}}"#, Era::Modern, false),
+    ] {
+        let answer = format!(r#"{{"jsonrpc":"2.0","id":1,"result":{result}}}"#);
+        let answer = Frame::parse(answer.into(), &Budget::UPSTREAM).unwrap();
+        assert_eq!(says_created(&answer, era), says, "{result}");
+    }
+}

@@ -203,8 +203,12 @@ pub(super) async fn sort(gateway: Arc<Gateway>, inboxes: Inboxes, mut notices: m
                 Some(Method::ElicitationComplete) => {
                     gateway.router.asking.links.tell_completed(&spec, &seat, &frame);
                 }
-                Some(Method::TaskStatus) => tasks::told(&gateway.router.tasks, &spec, &seat, &frame),
-                Some(Method::Progress) => tasks::reported(&gateway.router.tasks, &spec, &seat, &frame),
+                Some(Method::TaskStatus) => {
+                    tasks::told(&gateway.router.tasks, &spec, (&seat, &declared), &frame);
+                }
+                Some(Method::Progress) => {
+                    tasks::reported(&gateway.router.tasks, &spec, (&seat, &declared), &frame);
+                }
                 Some(Method::LogMessage | Method::ResourceUpdated) => {
                     let place = Place { seat, declared, upstream: Arc::clone(&spec.id) };
                     let Some(about) = About::of(&frame) else { continue };

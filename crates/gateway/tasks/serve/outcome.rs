@@ -50,7 +50,7 @@ impl About<'_> {
 
     /// The upstream answers when there is an answer. Its questions come by the same request (spec U-30).
     async fn awaited(&self, there: &There, lane: &mut Lane) -> Result<Ending, Missed> {
-        let Some(connection) = there.connection().await else { return Err(Missed::Lost) };
+        let connection = there.connection(self.call, self.task).await?;
         let most = self.task.patience();
         let wait = Wait { first: most, most, progress: false };
         let question = Question { method: Method::TasksResult, more: "", wait };
@@ -77,6 +77,7 @@ impl About<'_> {
         let until = tokio::time::Instant::now() + self.task.patience();
         let mut round = 0;
         while tokio::time::Instant::now() < until {
+            let was_over = self.task.is_over();
             let answer = self.told(there, Method::TasksGet, "", lane).await?;
             let garbled = || Missed::Error(self.garbled());
             let said = self.task.said(&answer, there).ok_or_else(garbled)?;
@@ -86,6 +87,8 @@ impl About<'_> {
             match said.status {
                 Status::Completed | Status::Failed => return self.inlined(&said, there),
                 Status::Cancelled => return Ok(Ending::Cancelled),
+                // Its upstream takes back that it is over; nobody could wait for what becomes of that.
+                Status::Working | Status::InputRequired if was_over => return Err(Missed::Unknown),
                 Status::InputRequired => {
                     round += 1;
                     self.fulfil(&answer, there, round, lane).await?;

@@ -100,3 +100,40 @@ fn nobody_looks_at_a_task_more_often_than_it_changes() {
     assert!((40..100).contains(&looks), "{looks}");
     assert!(task.left() <= Duration::from_secs(60));
 }
+
+#[test]
+fn calls_that_run_here_as_tasks_have_places_of_their_own_and_give_them_back() {
+    let tasks = tasks();
+    let place = |subject: &str| tasks.reserve(&principal(subject)).expect("a place").hosted();
+    let mut held: Vec<_> = (0..HOSTED).map(|_| place("ann").expect("a place")).collect();
+    assert!(place("ann").is_none());
+    held.pop();
+    held.push(place("ann").expect("a place"));
+    for n in 1..HOSTED_OF_TENANT / HOSTED {
+        held.extend((0..HOSTED).map(|_| place(&n.to_string()).expect("a place")));
+    }
+    assert!(place("bob").is_none());
+    held.pop();
+    assert!(place("bob").is_some());
+}
+
+#[test]
+fn what_is_said_of_a_task_is_kept_short_and_its_questions_are_counted() {
+    use wire::task::Status;
+    let tasks = tasks();
+    let task = begin(&tasks, "ann", 60_000);
+    let message = |said: &str| {
+        task.heard(Status::Working, Some(said), None);
+        task.state().message.clone()
+    };
+    assert_eq!(message(r#""half \u0007way""#).as_deref(), Some(r#""half way""#));
+    assert_eq!(message(r#"{"not":"a text"}"#), None);
+    let long = message(&format!("\"{}\"", "é".repeat(1 << 16))).expect("a message");
+    assert!((1000..=1026).contains(&long.len()), "{}", long.len());
+    for n in 0..3_000_u32 {
+        let mut digest = [0; 32];
+        digest[..4].copy_from_slice(&n.to_be_bytes());
+        task.show(digest);
+    }
+    assert_eq!(task.state().shown.len(), crate::tasks::SHOWN);
+}
