@@ -16,7 +16,7 @@ pub(crate) fn introduction(session: &Session, view: &View) -> String {
     let mut result = format!(
         "{{\"protocolVersion\":\"{}\",\"capabilities\":{},\"serverInfo\":{}",
         session.revision.text(),
-        with(&view.capabilities, tasks(session, view)),
+        with(&with(&view.capabilities, &view.extras.passed), tasks(session, view)),
         server_info(),
     );
     push_instructions(&mut result, view);
@@ -62,7 +62,7 @@ fn with(object: &str, members: &str) -> String {
 pub(crate) fn discovery(view: &View) -> String {
     let versions: Vec<String> =
         Revision::ALL.iter().rev().map(|revision| format!("\"{}\"", revision.text())).collect();
-    let capabilities = with(&view.capabilities, view.extras.extensions.as_deref().unwrap_or_default());
+    let capabilities = with(&view.capabilities, &view.extras.extensions);
     let mut result =
         format!("{{\"supportedVersions\":[{}],\"capabilities\":{capabilities}", versions.join(","));
     push_instructions(&mut result, view);

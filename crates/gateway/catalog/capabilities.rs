@@ -26,8 +26,10 @@ pub(super) struct Merged {
 /// What only some are promised, as members of `capabilities`.
 #[derive(Debug)]
 pub(crate) struct Extras {
-    /// `extensions`, which exist without a handshake only; none without any.
-    pub(crate) extensions: Option<String>,
+    /// The operator's `extensions`, for sessions (bug B32).
+    pub(crate) passed: String,
+    /// The same with tasks, which are an extension only where there is no handshake (spec U-30).
+    pub(crate) extensions: String,
     /// Whether a server takes tasks that a client of 2025-11-25 may ask for (spec U-30).
     pub(crate) takes_tasks: bool,
 }
@@ -65,18 +67,27 @@ pub(super) fn merged(said: &Introductions<'_>, extensions: &[Pattern]) -> Merged
         }
     }
     let mut extensions = merged_extensions(&known, extensions);
+    let passed = member(&extensions);
     if promised.contains(&Capability::Tools) {
         // Whatever the servers take: a call that takes long, or asks, can become a task of ours (spec X-08).
         extensions.insert(task::EXTENSION.to_owned(), "{}".to_owned());
         promised.extend([Capability::Tasks, Capability::TasksList]);
     }
-    let settings = extensions.iter().map(|(id, settings)| format!("{}:{settings}", wire::code::quote(id)));
-    let settings = settings.collect::<Vec<_>>().join(",");
     let extras = Extras {
-        extensions: (!settings.is_empty()).then(|| format!(",\"extensions\":{{{settings}}}")),
+        passed,
+        extensions: member(&extensions),
         takes_tasks: said.known.iter().any(|raw| task::offers_calls(raw) || task::declares(raw)),
     };
     Merged { capabilities: format!("{{{}}}", members.join(",")), extras, promised }
+}
+
+/// `extensions` as a further member of an object; nothing without any.
+fn member(extensions: &BTreeMap<String, String>) -> String {
+    let settings = extensions.iter().map(|(id, settings)| format!("{}:{settings}", wire::code::quote(id)));
+    match settings.collect::<Vec<_>>().join(",") {
+        none if none.is_empty() => none,
+        settings => format!(",\"extensions\":{{{settings}}}"),
+    }
 }
 
 /// Whether a server's `resources` say that it tells of single resources.
@@ -120,7 +131,14 @@ mod tests {
         let allowed: Vec<_> = allowed.iter().map(|glob| Pattern::glob(glob).expect("a glob")).collect();
         let Merged { capabilities, extras, .. } =
             merged(&Introductions { known: known.to_vec(), more }, &allowed);
-        let extensions = extras.extensions.unwrap_or_default();
+        let extensions = extras.extensions;
+        assert_eq!(
+            extensions.replace(r#""io.modelcontextprotocol/tasks":{}"#, ""),
+            match &*extras.passed {
+                "" if extensions.contains("tasks") => r#","extensions":{}"#,
+                passed => passed,
+            }
+        );
         let tasks = if extras.takes_tasks { " tasks" } else { "" };
         expected.assert_eq(&format!("{capabilities}{extensions}{tasks}"));
     }
