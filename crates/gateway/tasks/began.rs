@@ -25,13 +25,18 @@ pub(crate) enum Became {
 
 impl Became {
     pub(crate) fn of(wish: &Wish, answer: &Frame, upstream: Era) -> Became {
-        match (wish, task::Task::created(answer, upstream)) {
-            (Wish::Plain, _) => Became::Answered,
-            (Wish::Asked(_) | Wish::Taken(_), Some(_)) => Became::Task,
-            (Wish::Awaited, Some(task)) => Became::Awaited(task.id.into_owned()),
+        let is_awaited = match wish {
+            // Most calls: their answers are not looked through.
+            Wish::Plain => return Became::Answered,
+            Wish::Awaited => true,
+            Wish::Asked(_) | Wish::Taken(_) => false,
+        };
+        match task::Task::created(answer, upstream) {
+            Some(task) if is_awaited => Became::Awaited(task.id.into_owned()),
+            Some(_) => Became::Task,
             // One that cannot be read is no answer either: whoever keeps it says so.
-            (_, None) if task::says_created(answer, upstream) => Became::Task,
-            (_, None) => Became::Answered,
+            None if task::says_created(answer, upstream) => Became::Task,
+            None => Became::Answered,
         }
     }
 }
