@@ -52,11 +52,6 @@ impl<'a> Talk<'a> {
         Talk { holds: true, ..Talk::new(asker) }
     }
 
-    /// From here on no question is held.
-    pub(crate) fn hold_nothing(&mut self) {
-        self.holds = false;
-    }
-
     /// Whether somebody is being asked.
     pub(crate) fn is_waiting(&self) -> bool {
         !self.waiting.is_empty()

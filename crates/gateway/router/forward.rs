@@ -216,7 +216,6 @@ impl Router {
                     return Some(self.keep_task(rounds, &mut sending.wish, &answer, so_far));
                 }
                 Became::Awaited(native) => {
-                    talk.hold_nothing();
                     let ears = (&mut talk, &mut hearing);
                     answer = match Box::pin(self.await_task(rounds, &native, ears, lane)).await? {
                         Ok(answer) => answer,
