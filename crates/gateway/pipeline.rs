@@ -196,31 +196,24 @@ impl Gateway {
         let session = entered.visit.session().map(Arc::clone);
         let bond = session.map_or(Bond::Connection, Bond::Session);
         let outbox = Outbox::new(Reach::of(&entered.head));
-        if tasks::may_become_one(entered.visit.era(), &entered.frame) {
-            return self.run_as_task(entered, record, outbox.hosted(Hosting::new()), bond);
-        }
-        let outbox = Arc::new(outbox);
-        match self.work(entered, record, Arc::clone(&outbox), Ok) {
-            Ok(work) => Reply::Running(Running::new(outbox, work, bond, self.sessions.tracker.token())),
-            Err(refused) => refused,
-        }
-    }
-
-    /// The same for a request that may become a task, and belongs to nobody from then on.
-    fn run_as_task(self: &Arc<Self>, entered: Entered, record: Record, outbox: Outbox, bond: Bond) -> Reply {
-        let outbox = Arc::new(outbox);
+        let outbox = Arc::new(match tasks::may_become_one(entered.visit.era(), &entered.frame) {
+            true => outbox.hosted(Hosting::new()),
+            false => outbox,
+        });
         let front = Front::of(&entered, &outbox, &self.router.tasks);
-        match (self.work(entered, record, Arc::clone(&outbox), Ok), front) {
-            (Ok(work), Some(front)) => {
+        let work = match self.work(entered, record, Arc::clone(&outbox), Ok) {
+            Ok(work) => work,
+            Err(refused) => return refused,
+        };
+        let work = match front {
+            // It belongs to nobody once it is a task.
+            Some(front) => {
                 let gateway = Arc::clone(self);
-                let work = Box::pin(async move { tasks::front(work, front, &gateway.sessions).await });
-                Reply::Running(Running::new(outbox, work, bond, self.sessions.tracker.token()))
+                Box::pin(async move { tasks::front(work, front, &gateway.sessions).await })
             }
-            (Ok(work), None) => {
-                Reply::Running(Running::new(outbox, work, bond, self.sessions.tracker.token()))
-            }
-            (Err(refused), _) => refused,
-        }
+            None => work,
+        };
+        Reply::Running(Running::new(outbox, work, bond, self.sessions.tracker.token()))
     }
 
     /// The request itself, which goes on while it is waited for. What it says before its answer goes into the outbox; the

@@ -28,10 +28,7 @@ impl Awaited {
 
     /// Asks for its outcome, which comes when there is one. Questions of the task come by this request.
     pub(crate) fn outcome(&self, most: Duration) -> Result<Exchange, UpstreamError> {
-        let build = |id: &Id| line(id, Method::TasksResult, &self.native, "");
-        let method = Method::TasksResult;
-        let outbound = Outbound { method, name: Some(&self.native), mirrored: &[], build: &build };
-        self.connection.send_outbound(&outbound, Wait { first: most, most, progress: false })
+        ask(&self.connection, Method::TasksResult, &self.native, most)
     }
 
     /// It came: the answer, which says nothing of a task that its client does not know.
@@ -50,7 +47,7 @@ impl Drop for Awaited {
         }
         let (connection, native) = (Arc::clone(&self.connection), std::mem::take(&mut self.native));
         drop(self.tasks.tracker.spawn(async move {
-            if let Ok(mut exchange) = farewell(&connection, &native) {
+            if let Ok(mut exchange) = ask(&connection, Method::TasksCancel, &native, FAREWELL) {
                 // Whatever it says: nobody asks.
                 let _heard = timeout(FAREWELL, exchange.next()).await;
             }
@@ -58,9 +55,13 @@ impl Drop for Awaited {
     }
 }
 
-fn farewell(connection: &Arc<Connection>, native: &str) -> Result<Exchange, UpstreamError> {
-    let method = Method::TasksCancel;
+fn ask(
+    connection: &Arc<Connection>,
+    method: Method,
+    native: &str,
+    most: Duration,
+) -> Result<Exchange, UpstreamError> {
     let build = |id: &Id| line(id, method, native, "");
     let outbound = Outbound { method, name: Some(native), mirrored: &[], build: &build };
-    connection.send_outbound(&outbound, Wait { first: FAREWELL, most: FAREWELL, progress: false })
+    connection.send_outbound(&outbound, Wait { first: most, most, progress: false })
 }

@@ -4,23 +4,23 @@
 //! table: what its server asks is put into the description of the task, and what it answers is kept there.
 
 use std::{
-    future::Future,
-    pin::Pin,
     sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
     time::Duration,
 };
 
 use admission::{Principal, Target, Thing};
 use bytes::Bytes;
-use tokio::{sync::oneshot, time::sleep_until};
-use tokio::{sync::watch, time::Instant};
+use tokio::{
+    sync::{oneshot, watch},
+    time::{Instant, sleep_until},
+};
 use tokio_util::sync::CancellationToken;
 use wire::{Budget, Era, Frame, Id, Method, code, input, shape};
 
 use super::{Ending, Place, Task, Tasks, table::Hosted, wish, written};
 use crate::{
     pipeline::Entered,
-    running::{Out, Outbox},
+    running::{Answering, Out, Outbox},
     session::Sessions,
 };
 
@@ -220,8 +220,6 @@ impl Drop for Standing {
     }
 }
 
-type Work = Pin<Box<dyn Future<Output = Option<Out>> + Send>>;
-
 /// Whose call it is, and how its client is answered.
 pub(crate) struct Front {
     tasks: Arc<Tasks>,
@@ -243,7 +241,7 @@ impl Front {
 
 /// Runs a call until it is answered or becomes a task, and answers its client with the one or the other. From then on a
 /// task goes on by itself.
-pub(crate) async fn front(mut work: Work, front: Front, sessions: &Sessions) -> Option<Out> {
+pub(crate) async fn front(mut work: Answering, front: Front, sessions: &Sessions) -> Option<Out> {
     tokio::select! {
         biased;
         out = &mut work => return out,
@@ -274,7 +272,7 @@ impl Front {
 }
 
 /// Takes the call to its end, and keeps that.
-async fn finish(work: Work, (task, hosted): (Arc<Task>, Hosted), tasks: Arc<Tasks>) {
+async fn finish(work: Answering, (task, hosted): (Arc<Task>, Hosted), tasks: Arc<Tasks>) {
     /// A call that is given up, or panics, ends its task too.
     struct Losing(Arc<Task>);
     impl Drop for Losing {

@@ -344,7 +344,7 @@ impl About<'_> {
                 Err(missed) => return self.missed(missed),
             },
         }
-        Ok(answered(written::heard(self.id, self.era())))
+        Ok(answered(written::heard(self.id)))
     }
 
     async fn update(&self, lane: &mut Lane) -> Result<Answered, Error> {
@@ -363,7 +363,7 @@ impl About<'_> {
             // Nothing waits for answers by this way.
             Place::There(_) | Place::Nowhere => (),
         }
-        Ok(answered(written::heard(self.id, self.era())))
+        Ok(answered(written::heard(self.id)))
     }
 
     fn garbled(&self) -> Error {

@@ -63,13 +63,9 @@ pub(super) fn described(id: &Id, era: Era, task: &str, more: &str) -> Pieces {
     Pieces::one(code::success(id, &result))
 }
 
-/// An answer that says nothing but that it was heard.
-pub(super) fn heard(id: &Id, era: Era) -> Pieces {
-    let result = match era {
-        Era::Legacy => "{}".to_owned(),
-        Era::Modern => format!("{{\"resultType\":\"complete\"{}}}", bridge::server_meta()),
-    };
-    Pieces::one(code::success(id, &result))
+/// An answer of the modern era that says nothing but that it was heard.
+pub(super) fn heard(id: &Id) -> Pieces {
+    Pieces::one(code::success(id, &format!("{{\"resultType\":\"complete\"{}}}", bridge::server_meta())))
 }
 
 impl Task {
