@@ -53,6 +53,11 @@ pub fn success(id: &Id, result: &str) -> Bytes {
     [r#"{"jsonrpc":"2.0","id":"#, id.raw(), r#","result":"#, result, "}"].concat().into()
 }
 
+/// An error answer whose error was written before, JSON text.
+pub fn error(id: &Id, error: &str) -> Bytes {
+    [r#"{"jsonrpc":"2.0","id":"#, id.raw(), r#","error":"#, error, "}"].concat().into()
+}
+
 /// A tool's result that tells the model what went wrong (`isError`). `data` is a JSON object for programs,
 /// under our own `_meta` key.
 pub fn tool_error(id: &Id, era: Era, text: &str, data: &str) -> Bytes {

@@ -91,6 +91,11 @@ pub fn edits(answer: &Frame, questions: &str, state: &str) -> Vec<Edit> {
     edits
 }
 
+/// One question as it stands among those of a result or a task: `key` and `params` are JSON text.
+pub fn entry(key: &str, method: &str, params: &str) -> String {
+    format!("{key}:{{\"method\":{},\"params\":{params}}}", text::quote(method))
+}
+
 /// The JSON text of a member of an object, which was read strictly.
 pub fn member<'a>(object: &'a str, key: &str) -> Option<&'a str> {
     object.get(walk::member(object.as_bytes(), 0..object.len(), key)?)

@@ -8,7 +8,7 @@ use std::{
 
 use serde_json::value::RawValue;
 use upstream::{Connection, Exchange, Incoming, Upstream, UpstreamError};
-use wire::{Frame, Id, Method, code};
+use wire::{Frame, Id, Method, code, input};
 
 use super::{
     Asker, MOST, Refusal, fits,
@@ -174,7 +174,7 @@ impl Parked {
     /// The questions as a modern result has them, the text of an object.
     pub(super) fn requests(&self) -> String {
         let entries = self.open.iter().map(|Question { key, method, params, .. }| {
-            format!("\"{key}\":{{\"method\":\"{}\",\"params\":{params}}}", method.name())
+            input::entry(&code::quote(key), method.name(), params)
         });
         format!("{{{}}}", entries.collect::<Vec<_>>().join(","))
     }

@@ -216,8 +216,7 @@ impl Asker<'_> {
         let mut questions = Vec::new();
         for (wish, (asked, params)) in wanted.questions.iter().zip(judged) {
             self.hands_on(&asked, &params).await?;
-            let method = code::quote(&wish.method);
-            questions.push(format!("{}:{{\"method\":{method},\"params\":{params}}}", wish.key));
+            questions.push(input::entry(wish.key, &wish.method, &params));
         }
         let state = sealed.close(&Carried::State(wanted.state), until());
         let state = state.ok_or_else(|| Box::new(Unmet::Failed("its state could not be sealed")))?;
@@ -295,7 +294,7 @@ impl Asker<'_> {
         }
         let state = sealed.close(&Carried::Again, until()).ok_or_else(nobody)?;
         let entry = |(n, params): (usize, &String)| {
-            format!("\"page-{n}\":{{\"method\":\"elicitation/create\",\"params\":{params}}}")
+            input::entry(&format!("\"page-{n}\""), Method::ElicitationCreate.name(), params)
         };
         let entries: Vec<String> = shown.iter().enumerate().map(entry).collect();
         let requests = format!("{{{}}}", entries.join(","));

@@ -161,7 +161,7 @@ impl Hosting {
     pub(super) fn requests(&self) -> String {
         let questions = self.questions();
         let entry = |Question { key, method, params, .. }: &Question| {
-            format!("{}:{{\"method\":\"{}\",\"params\":{params}}}", code::quote(key), method.name())
+            input::entry(&code::quote(key), method.name(), params)
         };
         let entries: Vec<String> = questions.open.iter().map(entry).collect();
         if entries.is_empty() {

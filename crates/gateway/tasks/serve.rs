@@ -224,12 +224,10 @@ impl About<'_> {
 
     /// How a task ended whose upstream says so in its description (spec U-36).
     fn inlined(&self, said: &task::Task<'_>, there: &There) -> Result<Ending, Missed> {
+        let id = Id::number(0);
         let part = match said.status {
-            Status::Completed => {
-                member(said.object, "result").map(|result| code::success(&Id::number(0), result))
-            }
-            _ => member(said.object, "error")
-                .map(|error| format!("{{\"jsonrpc\":\"2.0\",\"id\":0,\"error\":{error}}}").into()),
+            Status::Completed => member(said.object, "result").map(|result| code::success(&id, result)),
+            _ => member(said.object, "error").map(|error| code::error(&id, error)),
         };
         let outcome = part.and_then(|part| Frame::parse(part, &Budget::UPSTREAM).ok());
         self.ending(&outcome.ok_or_else(|| Missed::Error(self.garbled()))?, there)
@@ -283,8 +281,7 @@ impl About<'_> {
             let params = asker.of_task(wish, is_new).await?;
             // Not before its record is there: this may have been dropped, or have failed, and the question is seen again.
             self.task.show(digest);
-            let method = code::quote(&wish.method);
-            entries.push(format!("{}:{{\"method\":{method},\"params\":{params}}}", wish.key));
+            entries.push(input::entry(wish.key, &wish.method, &params));
         }
         Ok(entries.join(","))
     }

@@ -122,7 +122,7 @@ impl Task {
             }
             Ending::Error(error) => {
                 let error = std::str::from_utf8(error).unwrap_or("{}");
-                format!("{{\"jsonrpc\":\"2.0\",\"id\":{},\"error\":{error}}}", id.raw()).into()
+                code::error(id, error)
             }
             Ending::Cancelled => {
                 let data = Some("{\"reason\":\"task_cancelled\"}");
