@@ -14,7 +14,8 @@ use wire::{Budget, Era, Frame, Method, Revision, Shape, code, input};
 
 use crate::{
     audit::{Audit, AuditError, Outcome, Record},
-    catalog::{Source, View},
+    catalog::Source,
+    router::Context,
     running::Outbox,
     session::{AskError, Asked},
     tasks::Standing,
@@ -200,11 +201,19 @@ impl Put {
 type Answering = Pin<Box<dyn Future<Output = Reply> + Send>>;
 
 impl<'a> Asker<'a> {
-    /// What the user is told that the upstream is called: the operator's word, or the id where there are several
-    /// (spec Q-11). With one upstream the endpoint says it.
-    pub(crate) fn label(source: &'a Source, view: &View) -> Option<&'a str> {
+    /// A call at this seat of an upstream.
+    pub(crate) fn of(
+        asking: &'a Asking,
+        (call, context): (&'a Call, &'a Context),
+        (source, seat): (&'a Source, &'a Seat),
+        offer: &'a Arc<Offer>,
+    ) -> Asker<'a> {
+        let Context { visit, view, .. } = context;
+        // What the user is told that the upstream is called: the operator's word, or the id where there are several (spec
+        // With one upstream the endpoint says it.
         let id = (view.upstreams.len() > 1).then_some(&*source.config.id);
-        source.config.label.as_deref().or(id)
+        let label = source.config.label.as_deref().or(id);
+        Asker { asking, call, visit, source, seat, label, offer }
     }
 
     fn terms(&self) -> Terms<'_> {

@@ -91,6 +91,13 @@ pub(crate) enum Answered {
     },
 }
 
+impl Answered {
+    /// An answer as any other.
+    pub(crate) fn ok(body: Pieces) -> Answered {
+        Answered::Message { body, outcome: Outcome::Ok, opened: None }
+    }
+}
+
 /// Sends admitted calls where they belong.
 pub(crate) struct Router {
     /// The upstreams.
@@ -175,7 +182,7 @@ impl Router {
         }
         end.push_str("}}");
         body.push(Bytes::from(end));
-        Ok(Answered::Message { body, outcome: Outcome::Ok, opened: None })
+        Ok(Answered::ok(body))
     }
 }
 

@@ -149,15 +149,13 @@ impl Router {
         };
         let era = connection.facts().revision.era();
         if call.method == Method::Complete && !connection.facts().has("completions") {
-            return Ok(bridged(Pieces::one(bridge::no_completions(id, context.visit.era())))); // spec K-05
+            return Ok(Answered::ok(Pieces::one(bridge::no_completions(id, context.visit.era())))); // spec K-05
         }
         if era == Era::Legacy && retry.state.is_some() {
             // It was another server that gave it.
             return Err(CatalogError::Parameter(input::STATE).into());
         }
-        let label = Asker::label(source, &context.view);
-        let (asking, visit, seat) = (&self.asking, &context.visit, upstream.seat());
-        let asker = Asker { asking, call, visit, source, seat, label, offer: &offer };
+        let asker = Asker::of(&self.asking, (call, context), (source, upstream.seat()), &offer);
         let rounds = Rounds {
             upstream: &upstream,
             connection: &connection,
@@ -337,10 +335,6 @@ impl Rounds<'_> {
 fn is_about_pages(answer: &Frame) -> bool {
     let said = answer.error_member("code").and_then(|raw| raw.parse().ok());
     said == Some(code::URL_ELICITATION_REQUIRED)
-}
-
-fn bridged(body: Pieces) -> Answered {
-    Answered::Message { body, outcome: Outcome::Ok, opened: None }
 }
 
 fn failure(call: &Call, thing: &Thing, why: UpstreamError) -> Failed {

@@ -20,7 +20,6 @@ use wire::{Capability, Frame, Id, Kind, Method, Pieces, code, meta};
 
 use super::{Mouth, Party, Subscriptions, Who, table::PER_FOLLOWER, telling::tagged};
 use crate::{
-    audit::Outcome,
     error::{CatalogError, EraError, Error, SessionError},
     handshake,
     router::{Answered, Context, Lane, Router, seat_key},
@@ -98,8 +97,7 @@ pub(crate) async fn listen(
             () = telling.run(turns, credential) => (),
         }
     }
-    let body = Pieces::one(code::success(id, &result(id)));
-    Ok(Answered::Message { body, outcome: Outcome::Ok, opened: None })
+    Ok(Answered::ok(Pieces::one(code::success(id, &result(id)))))
 }
 
 /// What a client asks to be told of.

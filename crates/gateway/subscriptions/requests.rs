@@ -7,7 +7,6 @@ use wire::{Method, Pieces, code};
 
 use super::{AGREED, Mouth, Party, SubscribeError, Who};
 use crate::{
-    audit::Outcome,
     error::{CatalogError, Error, Failed, LimitError},
     logging,
     router::{Answered, Context, Lane, Router},
@@ -43,8 +42,7 @@ pub(crate) async fn serve(
         }
         (_, _) => return Err(CatalogError::Method(call.frame.method_name().into()).into()),
     }
-    let body = Pieces::one(code::success(id, "{}"));
-    Ok(Answered::Message { body, outcome: Outcome::Ok, opened: None })
+    Ok(Answered::ok(Pieces::one(code::success(id, "{}"))))
 }
 
 async fn subscribe(

@@ -3,11 +3,10 @@
 use std::sync::{Arc, Mutex};
 
 use admission::{Call, Target, Thing};
-use wire::{Era, Frame, Id, Pieces, Revision, task};
+use wire::{Era, Frame, Id, Revision, task};
 
 use super::{Place, Reports, Slot, Task, There, Wish, wish::wanted_ttl, written};
 use crate::{
-    audit::Outcome,
     error::Error,
     relay::Progress,
     router::{Answered, Context},
@@ -82,7 +81,7 @@ impl Birth<'_> {
         task.heard(said.status, wire::input::member(said.object, "statusMessage"), said.interval);
         let client = self.client().era();
         let written = said.written(era, client, &task.ours(said.status));
-        Some(answered(written::created(self.id, client, &written), Outcome::Ok))
+        Some(Answered::ok(written::created(self.id, client, &written)))
     }
 
     /// Keeps an answer as that of a task that is over: its client of 2025-11-25 asked for a task, and the upstream did not
@@ -98,10 +97,7 @@ impl Birth<'_> {
         let task = slot.put(task);
         tasks.finish(&task, ending);
         let era = self.client().era();
-        Ok(answered(written::created(self.id, era, &task.as_known(era)), outcome))
+        let body = written::created(self.id, era, &task.as_known(era));
+        Ok(Answered::Message { body, outcome, opened: None })
     }
-}
-
-fn answered(body: Pieces, outcome: Outcome) -> Answered {
-    Answered::Message { body, outcome, opened: None }
 }

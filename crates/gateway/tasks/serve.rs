@@ -19,7 +19,6 @@ use super::{
 };
 use crate::{
     asking::{Asker, Offer, Unmet},
-    audit::Outcome,
     bridge::Sender,
     catalog::Source,
     error::{CatalogError, Client, Error, LimitError, Relayed},
@@ -82,11 +81,7 @@ pub(crate) fn list(router: &Router, call: &Call, context: &Context) -> Result<An
     let own = router.tasks.of(&call.principal, &context.view.server);
     let tasks: Vec<String> = own.iter().map(|task| task.as_known(Era::Legacy)).collect();
     let result = format!("{{\"tasks\":[{}]}}", tasks.join(","));
-    Ok(answered(Pieces::one(code::success(id, &result))))
-}
-
-fn answered(body: Pieces) -> Answered {
-    Answered::Message { body, outcome: Outcome::Ok, opened: None }
+    Ok(Answered::ok(Pieces::one(code::success(id, &result))))
 }
 
 /// One question of a task, told from all others: by its key, its method and its params. The first and
@@ -111,7 +106,7 @@ impl About<'_> {
 
     /// The answer that describes the task as we know it.
     fn known(&self) -> Answered {
-        answered(self.task.known(self.id, self.era()))
+        Answered::ok(self.task.known(self.id, self.era()))
     }
 
     /// Asks the upstream that runs it.
@@ -185,7 +180,7 @@ impl About<'_> {
             Err(missed) => return self.missed(missed),
         };
         let written = said.written(there.era, self.era(), &self.task.ours(status));
-        Ok(answered(written::described(self.id, self.era(), &written, &more)))
+        Ok(Answered::ok(written::described(self.id, self.era(), &written, &more)))
     }
 
     /// How far the task is in the words of the client's era, and what it came to or asks.
@@ -257,10 +252,8 @@ impl About<'_> {
     }
 
     fn asker<'b>(&'b self, there: &'b There, as_call: &'b Call) -> Asker<'b> {
-        let Context { visit, view, .. } = self.context;
-        let label = Asker::label(self.source, view);
-        let (asking, source) = (&self.router.asking, self.source);
-        Asker { asking, call: as_call, visit, source, seat: there.upstream.seat(), label, offer: &self.offer }
+        let at = (self.source, there.upstream.seat());
+        Asker::of(&self.router.asking, (as_call, self.context), at, &self.offer)
     }
 
     /// Questions of a task belong to the call it came from.
@@ -318,7 +311,7 @@ impl About<'_> {
             Era::Legacy => {
                 let said = self.task.said(&answer, there).ok_or_else(|| self.garbled())?;
                 let written = said.written(there.era, Era::Legacy, &self.task.ours(said.status));
-                Ok(answered(written::described(self.id, Era::Legacy, &written, "")))
+                Ok(Answered::ok(written::described(self.id, Era::Legacy, &written, "")))
             }
             // It may still go on there; nobody will see that (spec U-35).
             Era::Modern => {
@@ -341,7 +334,7 @@ impl About<'_> {
                 Err(missed) => return self.missed(missed),
             },
         }
-        Ok(answered(written::heard(self.id)))
+        Ok(Answered::ok(written::heard(self.id)))
     }
 
     async fn update(&self, lane: &mut Lane) -> Result<Answered, Error> {
@@ -360,7 +353,7 @@ impl About<'_> {
             // Nothing waits for answers by this way.
             Place::There(_) | Place::Nowhere => (),
         }
-        Ok(answered(written::heard(self.id)))
+        Ok(Answered::ok(written::heard(self.id)))
     }
 
     fn garbled(&self) -> Error {

@@ -58,9 +58,7 @@ impl Router {
         let Sealed { call, thing, .. } = *sealed;
         let parked = sealed.go_on(&self.asking, retry, handle).await?;
         let (upstream, connection) = (Arc::clone(parked.upstream()), Arc::clone(parked.connection()));
-        let label = Asker::label(source, &context.view);
-        let (asking, visit, seat) = (&self.asking, &context.visit, upstream.seat());
-        let asker = Asker { asking, call, visit, source, seat, label, offer };
+        let asker = Asker::of(&self.asking, (call, context), (source, upstream.seat()), offer);
         let rounds = Rounds {
             upstream: &upstream,
             connection: &connection,
@@ -70,7 +68,7 @@ impl Router {
             sealed,
             id,
         };
-        let hearing = Hearing::of(call, visit, &source.spec);
+        let hearing = Hearing::of(call, &context.visit, &source.spec);
         let done = self.asked(&rounds, parked, hearing, lane).await;
         done.map_err(|gone| gone.into_error(|why| Box::new(failure(call, thing, why)).into()))
     }

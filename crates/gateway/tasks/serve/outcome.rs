@@ -4,7 +4,7 @@ use tokio::time::sleep;
 use upstream::Wait;
 use wire::{Era, Frame, Method, input, task::Status};
 
-use super::{About, answered};
+use super::About;
 use crate::{
     asking::Talk,
     error::Error,
@@ -45,7 +45,7 @@ impl About<'_> {
     }
 
     fn outcome(&self, ending: &Ending) -> Answered {
-        answered(self.task.outcome(self.id, ending))
+        Answered::ok(self.task.outcome(self.id, ending))
     }
 
     /// The upstream answers when there is an answer. Its questions come by the same request (spec U-30).
