@@ -6,22 +6,22 @@ use std::{
 };
 
 use admission::TenantId;
-use upstream::{Declared, Seat, Spec};
 use wire::{Budget, Change, Era, Frame, Id, Pieces, code, input::member, task};
 
 use super::{
     Place, Task, Tasks,
     table::{Name, Native},
 };
+use crate::subscriptions;
 
 /// The largest that is passed on, in bytes.
 const LARGEST: usize = 64 * 1024;
 
 /// Passes on `notifications/tasks/status` of a seat of an upstream.
-pub(crate) fn told(tasks: &Tasks, spec: &Spec, conversation: (&Seat, &Declared), frame: &Frame) {
+pub(crate) fn told(tasks: &Tasks, tenant: &TenantId, at: subscriptions::Place, frame: &Frame) {
     let Some(said) = frame.params().and_then(|params| task::Task::read(params, Era::Legacy)) else { return };
     let name = Name::Id(said.id.as_ref().into());
-    let Some(task) = named(tasks, spec, conversation, name) else { return };
+    let Some(task) = named(tasks, tenant, at, name) else { return };
     let Place::There(there) = &task.place else { return };
     if task.ending().is_some() {
         return;
@@ -40,10 +40,10 @@ pub(crate) fn told(tasks: &Tasks, spec: &Spec, conversation: (&Seat, &Declared),
 }
 
 /// Passes on progress of a call that became a task, under its client's token, for as long as the task runs (spec U-12).
-pub(crate) fn reported(tasks: &Tasks, spec: &Spec, conversation: (&Seat, &Declared), frame: &Frame) {
+pub(crate) fn reported(tasks: &Tasks, tenant: &TenantId, at: subscriptions::Place, frame: &Frame) {
     let token = frame.param("progressToken").and_then(|raw| Id::from_raw(raw).ok()?.as_number());
     let Some(number) = token else { return };
-    let Some(task) = named(tasks, spec, conversation, Name::Token(number)) else { return };
+    let Some(task) = named(tasks, tenant, at, Name::Token(number)) else { return };
     let Place::There(there) = &task.place else { return };
     let (Some(reports), false) = (&there.progress, task.is_over()) else { return };
     let relayed = reports.relayed.lock().unwrap_or_else(PoisonError::into_inner).relay(frame);
@@ -59,10 +59,8 @@ pub(crate) fn reported(tasks: &Tasks, spec: &Spec, conversation: (&Seat, &Declar
 
 /// The task that a conversation with an upstream means. Once the one it was begun in is over, nobody means it: a server
 /// that was started again gives its ids anew, and to others.
-fn named(tasks: &Tasks, spec: &Spec, (seat, declared): (&Seat, &Declared), name: Name) -> Option<Arc<Task>> {
-    let tenant = TenantId::new(Arc::clone(&spec.tenant));
-    let (seat, declared) = (seat.clone(), declared.clone());
-    let task = tasks.native(&tenant, &Native { upstream: Arc::clone(&spec.id), seat, declared, name })?;
+fn named(tasks: &Tasks, tenant: &TenantId, at: subscriptions::Place, name: Name) -> Option<Arc<Task>> {
+    let task = tasks.native(tenant, &Native { at, name })?;
     match &task.place {
         Place::There(there) if there.connection.upgrade()?.is_open() => Some(task),
         Place::There(_) | Place::Here(_) | Place::Nowhere => None,

@@ -9,10 +9,9 @@ use std::{
 use admission::{Principal, TenantId};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::task::TaskTracker;
-use upstream::{Declared, Seat};
 
 use super::{Ending, Place, Task};
-use crate::{error::LimitError, router::seat_key, telemetry::Metrics};
+use crate::{error::LimitError, router::seat_key, subscriptions, telemetry::Metrics};
 
 /// Tasks of one principal that are not over.
 const LIVE: usize = 1_000;
@@ -64,10 +63,7 @@ pub(super) struct Hosted {
 /// A task as its upstream names it.
 #[derive(PartialEq, Eq, Hash)]
 pub(super) struct Native {
-    pub(super) upstream: Arc<str>,
-    pub(super) seat: Seat,
-    /// Of what the conversation declared: a seat may have several.
-    pub(super) declared: Declared,
+    pub(super) at: subscriptions::Place,
     pub(super) name: Name,
 }
 
@@ -247,11 +243,8 @@ impl Task {
         there.into_iter().flat_map(|there| {
             let id = Some(Name::Id(there.native.clone()));
             let token = there.progress.as_ref().map(|progress| Name::Token(progress.number));
-            id.into_iter().chain(token).map(|name| {
-                let upstream = Arc::clone(&self.thing.upstream);
-                let (seat, declared) = (there.upstream.seat().clone(), there.upstream.declared().clone());
-                Native { upstream, seat, declared, name }
-            })
+            let named = id.into_iter().chain(token);
+            named.map(|name| Native { at: subscriptions::Place::of(&there.upstream), name })
         })
     }
 }

@@ -203,11 +203,11 @@ pub(super) async fn sort(gateway: Arc<Gateway>, inboxes: Inboxes, mut notices: m
                 Some(Method::ElicitationComplete) => {
                     gateway.router.asking.links.tell_completed(&spec, &seat, &frame);
                 }
-                Some(Method::TaskStatus) => {
-                    tasks::told(&gateway.router.tasks, &spec, (&seat, &declared), &frame);
-                }
-                Some(Method::Progress) => {
-                    tasks::reported(&gateway.router.tasks, &spec, (&seat, &declared), &frame);
+                Some(said @ (Method::TaskStatus | Method::Progress)) => {
+                    let tenant = TenantId::new(Arc::clone(&spec.tenant));
+                    let place = Place { seat, declared, upstream: Arc::clone(&spec.id) };
+                    let tell = if said == Method::Progress { tasks::reported } else { tasks::told };
+                    tell(&gateway.router.tasks, &tenant, place, &frame);
                 }
                 Some(Method::LogMessage | Method::ResourceUpdated) => {
                     let place = Place { seat, declared, upstream: Arc::clone(&spec.id) };
