@@ -24,6 +24,7 @@ use desk::Desk;
 use sink::{FileSink, Sink, StdoutSink};
 use writer::{Line, Stall, Writer};
 
+pub(crate) use line::Timestamp;
 pub(crate) use record::{Outcome, Record};
 pub(crate) use unheard::Unheard;
 

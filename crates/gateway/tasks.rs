@@ -35,7 +35,7 @@ pub(crate) use status::{reported, told};
 pub(crate) use table::{Slot, Tasks};
 pub(crate) use wish::{TAKES_TASKS, Wish, admit, takes_tasks};
 
-use crate::{relay::Progress, session::Session};
+use crate::{audit::Timestamp, relay::Progress, session::Session};
 
 /// The longest time that a task is kept, whoever asks for more (spec U-39).
 const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
@@ -287,15 +287,5 @@ fn kept(message: &str) -> Option<String> {
 
 /// This moment, as tasks say it.
 fn stamp() -> String {
-    let now = OffsetDateTime::now_utc();
-    format!(
-        "{:04}-{:02}-{:02}T{:02}:{:02}:{:02}.{:03}Z",
-        now.year(),
-        u8::from(now.month()),
-        now.day(),
-        now.hour(),
-        now.minute(),
-        now.second(),
-        now.millisecond()
-    )
+    Timestamp(OffsetDateTime::now_utc()).text()
 }

@@ -190,11 +190,11 @@ fn is_hidden(character: char) -> bool {
 }
 
 /// A time as RFC 3339 in UTC, with milliseconds.
-pub(super) struct Timestamp(pub(super) OffsetDateTime);
+pub(crate) struct Timestamp(pub(crate) OffsetDateTime);
 
 impl Timestamp {
     /// `2026-11-30T14:11:15.007Z`.
-    pub(super) fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         self.digits().into_iter().map(char::from).collect()
     }
 
