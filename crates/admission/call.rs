@@ -39,6 +39,20 @@ pub struct Principal {
     pub credential: Box<str>,
 }
 
+impl Principal {
+    /// One of whom nothing else is known: no groups, no scopes, and no credential that stands for it.
+    pub fn named(tenant: TenantId, issuer: Box<str>, subject: Arc<str>) -> Principal {
+        Principal {
+            tenant,
+            issuer,
+            subject,
+            groups: Box::default(),
+            scopes: Box::default(),
+            credential: Box::default(),
+        }
+    }
+}
+
 /// The isolation unit: first part of every key.
 ///
 /// INVARIANT: made only by authentication and by configuration, never from what a message says.

@@ -70,14 +70,7 @@ impl Authn {
 
     /// Anonymous mode for the one tenant there is.
     pub(crate) fn anonymous(tenant: TenantId) -> Authn {
-        let principal = Arc::new(Principal {
-            tenant: tenant.clone(),
-            issuer: Box::default(),
-            subject: "anonymous".into(),
-            groups: Box::default(),
-            scopes: Box::default(),
-            credential: Box::default(),
-        });
+        let principal = Arc::new(Principal::named(tenant.clone(), Box::default(), "anonymous".into()));
         Authn(Mode::Anonymous { tenant, principal })
     }
 
@@ -129,14 +122,11 @@ impl Authn {
     /// In anonymous mode each session is a principal of its own, so that no process, cursor or stream
     /// of one client is ever another's (product rule "Anonymous mode").
     pub(crate) fn in_session(&self, principal: &Arc<Principal>, session: &str) -> Arc<Principal> {
-        Arc::new(Principal {
-            tenant: principal.tenant.clone(),
-            issuer: principal.issuer.clone(),
-            subject: format!("{}-{session}", principal.subject).into(),
-            groups: Box::default(),
-            scopes: Box::default(),
-            credential: Box::default(),
-        })
+        Arc::new(Principal::named(
+            principal.tenant.clone(),
+            principal.issuer.clone(),
+            format!("{}-{session}", principal.subject).into(),
+        ))
     }
 
     /// The `WWW-Authenticate` value that goes with a failed identification (spec 8.0); none where no

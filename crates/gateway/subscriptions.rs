@@ -252,14 +252,7 @@ fn party(number: u64) -> Arc<Party> {
 /// The same of this principal.
 #[cfg(test)]
 fn party_of(subject: &str, number: u64) -> Arc<Party> {
-    let principal = Principal {
-        tenant: TenantId::new("acme".into()),
-        issuer: Box::default(),
-        subject: subject.into(),
-        groups: Box::default(),
-        scopes: Box::default(),
-        credential: Box::default(),
-    };
+    let principal = Principal::named(TenantId::new("acme".into()), Box::default(), subject.into());
     let mailbox = Arc::new(Mailbox::new("1"));
     Arc::new(Party {
         who: Who::Listen(number),

@@ -12,14 +12,7 @@ use crate::{Principal, Sort, Standing, Target, TenantId, Thing};
 fn call(target: Target) -> Call {
     let body = Bytes::from_static(br#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x"}}"#);
     Call {
-        principal: Arc::new(Principal {
-            tenant: TenantId::new("acme".into()),
-            issuer: "".into(),
-            subject: "ada".into(),
-            groups: Box::default(),
-            scopes: Box::default(),
-            credential: Box::default(),
-        }),
+        principal: Arc::new(Principal::named(TenantId::new("acme".into()), "".into(), "ada".into())),
         method: Method::ToolsCall,
         target,
         frame: Frame::parse(body, &Budget::CLIENT).expect("a frame"),

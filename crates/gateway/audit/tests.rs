@@ -143,14 +143,7 @@ fn count(metrics: &Metrics, name: &str) -> u64 {
 
 fn ada() -> Arc<Principal> {
     let tenant = TenantId::new("acme".into());
-    Arc::new(Principal {
-        tenant,
-        issuer: "https://id.example".into(),
-        subject: "ada".into(),
-        groups: Box::default(),
-        scopes: Box::default(),
-        credential: Box::default(),
-    })
+    Arc::new(Principal::named(tenant, "https://id.example".into(), "ada".into()))
 }
 
 fn head() -> Head {

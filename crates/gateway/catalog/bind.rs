@@ -16,8 +16,8 @@ use crate::{
 /// The largest list of things to listen to, in bytes.
 const LISTEN_BYTES: usize = 64 * 1024;
 
-/// The method of a message and what it is about. A task is about the tool it came from, which `tool` knows. Hidden and missing names are bound all the same: the
-/// checks deny them, at one place.
+/// The method of a message and what it is about. A task is about the tool it came from, which `tool` knows. Hidden and
+/// missing names are bound all the same: the checks deny them, at one place.
 ///
 /// # Errors
 /// When the method does not exist here, or the parameter that names the target cannot be read.

@@ -25,14 +25,11 @@ impl Gateway {
                 Seat::Principal(key) => principal_of(key),
                 Seat::Session(session) => (Arc::clone(session), Box::default()),
             };
-            record.identified(&Arc::new(Principal {
-                tenant: TenantId::new(Arc::clone(&spec.tenant)),
+            record.identified(&Arc::new(Principal::named(
+                TenantId::new(Arc::clone(&spec.tenant)),
                 issuer,
-                subject: asker,
-                groups: Box::default(),
-                scopes: Box::default(),
-                credential: Box::default(),
-            }));
+                asker,
+            )));
             record.asked_by(&spec.id);
             record.read(question);
             record.close(Outcome::Denied, Some("nobody_to_ask"), 0);

@@ -22,14 +22,7 @@ pub(super) fn session_of(subject: &str, id: &str) -> Arc<Session> {
 }
 
 fn made(subject: &str, id: &str, revision: Revision, bytes: usize) -> Session {
-    let principal = Principal {
-        tenant: admission::TenantId::new("acme".into()),
-        issuer: Box::default(),
-        subject: subject.into(),
-        groups: Box::default(),
-        scopes: Box::default(),
-        credential: Box::default(),
-    };
+    let principal = Principal::named(admission::TenantId::new("acme".into()), Box::default(), subject.into());
     let store = Store::new(Room::new(bytes), Stamp::new().unwrap());
     Session::new(id.into(), Arc::new(principal), "default".into(), (revision, "{}"), store)
 }

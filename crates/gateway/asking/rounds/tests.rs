@@ -18,14 +18,8 @@ struct Fixture {
 impl Fixture {
     fn new(params: &str) -> Fixture {
         let text = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{params}}}"#);
-        let principal = Principal {
-            tenant: TenantId::new("acme".into()),
-            issuer: "https://issuer.example".into(),
-            subject: "ada".into(),
-            groups: Box::default(),
-            scopes: Box::default(),
-            credential: Box::default(),
-        };
+        let principal =
+            Principal::named(TenantId::new("acme".into()), "https://issuer.example".into(), "ada".into());
         let call = Call {
             principal: Arc::new(principal),
             method: Method::ToolsCall,

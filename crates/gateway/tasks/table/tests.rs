@@ -8,14 +8,7 @@ use bytes::Bytes;
 use super::*;
 
 fn principal(subject: &str) -> Principal {
-    Principal {
-        tenant: TenantId::new("acme".into()),
-        issuer: "idp".into(),
-        subject: subject.into(),
-        groups: Box::default(),
-        scopes: Box::default(),
-        credential: Box::default(),
-    }
+    Principal::named(TenantId::new("acme".into()), "idp".into(), subject.into())
 }
 
 fn tasks() -> Arc<Tasks> {
