@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use testkit::{Answer, Client, Daemon, Request, Script, Setup, Step, Stream, within};
 use wire::Kind;
 
-use crate::{settled, token};
+use crate::{HANDSHAKES, settled, token};
 
 /// `slow` reports progress and waits at gate `go`; `asks` samples; `grows` adds a tool on cue.
 fn script() -> Script {
@@ -242,13 +242,7 @@ fn what_is_no_message_is_told_by_http_and_what_wants_no_answer_gets_none() {
 #[test]
 fn any_handshake_revision_may_be_negotiated_and_no_other() {
     let daemon = daemon();
-    for (asked, agreed) in [
-        ("2024-11-05", "2024-11-05"),
-        ("2025-03-26", "2025-03-26"),
-        ("2025-06-18", "2025-06-18"),
-        ("2025-11-25", "2025-11-25"),
-        ("2026-07-28", "2025-11-25"),
-    ] {
+    for (asked, agreed) in HANDSHAKES {
         let mut line = Line::open(&daemon, "/sse", None);
         let before = line.request("5", "tools/list", "{}");
         assert_eq!((&before["id"], &before["error"]["code"]), (&json!(5), &json!(-32600)), "{before}");

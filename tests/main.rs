@@ -50,6 +50,16 @@ use testkit::{Daemon, Setup};
 /// The program under test.
 const PORTCULLIS: &str = env!("CARGO_BIN_EXE_portcullis");
 
+/// Which revision a handshake asks for, and which it agrees to.
+const HANDSHAKES: [(&str, &str); 6] = [
+    ("2024-11-05", "2024-11-05"),
+    ("2025-03-26", "2025-03-26"),
+    ("2025-06-18", "2025-06-18"),
+    ("2025-11-25", "2025-11-25"),
+    ("2026-07-28", "2025-11-25"),
+    ("1999-01-01", "2025-11-25"),
+];
+
 /// A running daemon whose upstreams are all listed.
 fn settled(setup: &Setup, upstreams: &[&str]) -> Daemon {
     let daemon = setup.start(PORTCULLIS);
