@@ -1,14 +1,7 @@
 //! A modern client at a legacy server that asks in the middle of a call: the call waits until the client comes back.
 
-use std::{
-    io::{BufRead as _, BufReader, Read as _, Write as _},
-    net::{TcpListener, TcpStream},
-    sync::{Arc, Mutex},
-    thread,
-};
-
 use serde_json::{Value, json};
-use testkit::{Answer, Client, Daemon, Script, Setup, Step, until};
+use testkit::{Answer, Client, Daemon, Reach, Script, Setup, Step, until};
 
 use crate::{settled, token};
 
@@ -445,125 +438,31 @@ fn nobody_is_asked_where_a_server_is_shared() {
 
 // ---------------------------------------------------------------- a server over HTTP
 
-/// A server of the handshake era over HTTP whose tool asks twice, each time on the stream of its call.
-struct Remote {
-    url: String,
-    heard: Arc<Mutex<Vec<Value>>>,
-}
-
-impl Remote {
-    fn start() -> Remote {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let url = format!("http://{}/mcp", listener.local_addr().unwrap());
-        let heard = Arc::new(Mutex::new(Vec::new()));
-        let all = Arc::clone(&heard);
-        thread::spawn(move || {
-            for stream in listener.incoming() {
-                let heard = Arc::clone(&all);
-                thread::spawn(move || serve(&stream.unwrap(), &heard));
-            }
-        });
-        Remote { url, heard }
-    }
-
-    fn received(&self, method: &str) -> usize {
-        self.heard.lock().unwrap().iter().filter(|message| message["method"] == method).count()
-    }
-
-    /// What was answered to its question of this id; none while there is nothing.
-    fn answer(heard: &Mutex<Vec<Value>>, id: &str) -> Option<Value> {
-        let heard = heard.lock().unwrap();
-        heard.iter().find(|message| message["id"] == id && message.get("method").is_none()).cloned()
-    }
-}
-
-/// Reads one request and answers it.
-fn serve(stream: &TcpStream, heard: &Mutex<Vec<Value>>) {
-    let mut reader = BufReader::new(stream);
-    let (mut length, mut verb) = (0, String::new());
-    loop {
-        let mut line = String::new();
-        if reader.read_line(&mut line).unwrap_or_default() == 0 || line == "\r\n" {
-            break;
-        }
-        let line = line.to_ascii_lowercase();
-        if let Some(value) = line.strip_prefix("content-length:") {
-            length = value.trim().parse().unwrap();
-        }
-        verb = if verb.is_empty() { line } else { verb };
-    }
-    let say = |text: &str| drop((&*stream).write_all(text.as_bytes()));
-    if !verb.starts_with("post") {
-        return say("HTTP/1.1 405 No\r\ncontent-length: 0\r\nconnection: close\r\n\r\n");
-    }
-    let mut body = vec![0; length];
-    reader.read_exact(&mut body).unwrap();
-    let message: Value = serde_json::from_slice(&body).unwrap();
-    heard.lock().unwrap().push(message.clone());
-    let result = match message["method"].as_str() {
-        Some("initialize") => {
-            json!({ "protocolVersion": "2025-11-25", "capabilities": { "tools": {} }, "serverInfo": { "name": "r", "version": "1" } })
-        }
-        Some("tools/list") => json!({ "tools": [{ "name": "ask", "inputSchema": { "type": "object" } }] }),
-        Some("ping") => json!({}),
-        Some("tools/call") => return converse(stream, heard, &message["id"]),
-        Some(_) if message.get("id").is_some() => {
-            let error = json!({ "jsonrpc": "2.0", "id": message["id"], "error": { "code": -32601, "message": "no" } });
-            return say(&whole(&error));
-        }
-        _ => return say("HTTP/1.1 202 Yes\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"),
-    };
-    say(&whole(&json!({ "jsonrpc": "2.0", "id": message["id"], "result": result })));
-}
-
-fn whole(message: &Value) -> String {
-    let (text, kind) = (message.to_string(), "content-type: application/json");
-    format!("HTTP/1.1 200 OK\r\n{kind}\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{text}", text.len())
-}
-
-/// Asks twice, and says what it was told.
-fn converse(mut stream: &TcpStream, heard: &Mutex<Vec<Value>>, id: &Value) {
-    let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n";
-    stream.write_all(head.as_bytes()).unwrap();
-    let mut say = |message: Value| stream.write_all(format!("data: {message}\n\n").as_bytes());
-    let form: Value = serde_json::from_str(FORM).unwrap();
-    let mut told = Vec::new();
-    for question in ["one", "two"] {
-        let asked =
-            json!({ "jsonrpc": "2.0", "id": question, "method": "elicitation/create", "params": form });
-        if say(asked).is_err() {
-            return;
-        }
-        told.push(until("an answer", || Remote::answer(heard, question)));
-    }
-    let result = json!({ "content": [], "structuredContent": { "told": told } });
-    let _gone = say(json!({ "jsonrpc": "2.0", "id": id, "result": result }));
-}
-
 #[test]
 fn over_http_a_server_asks_twice_and_is_called_once() {
-    let remote = Remote::start();
-    let daemon = settled(&Setup::new().upstream_as("alpha", &format!("url: {}", remote.url)), &["alpha"]);
+    let ask = |id: &str| Step::ask(id, "elicitation/create", FORM);
+    let steps = [ask("\"one\""), ask("\"two\""), Step::result(TOLD)];
+    let daemon = settled(&Setup::one("alpha", asks(&steps)).reached(Reach::Http), &["alpha"]);
     let caller = Caller::new(&daemon, ELICITATION);
     let first = caller.result("");
     let second = caller.result(&back(&first, r#"{"action":"decline"}"#));
     let last = caller.result(&back(&second, ACCEPT));
-    let told = &last["structuredContent"]["told"];
-    assert_eq!(
-        (&told[0]["result"]["action"], &told[1]["result"]["action"]),
-        (&json!("decline"), &json!("accept"))
-    );
-    assert_eq!((remote.received("tools/call"), remote.received("notifications/cancelled")), (1, 0));
+    assert_eq!(last["structuredContent"]["answer"]["result"]["action"], "accept");
+    let journal = daemon.journal("alpha");
+    let told: Vec<Value> =
+        journal.answers().into_iter().filter(|line| line.get("result").is_some()).collect();
+    assert_eq!((&told[0]["id"], &told[0]["result"]["action"]), (&json!("one"), &json!("decline")));
+    assert_eq!((&told[1]["id"], &told[1]["result"]["action"]), (&json!("two"), &json!("accept")));
+    assert_eq!((calls(&daemon), journal.received("notifications/cancelled").len()), (1, 0));
 }
 
 #[test]
 fn over_http_a_client_that_does_not_come_back_is_given_up() {
-    let remote = Remote::start();
-    let yaml = format!("url: {}\ntimeouts: {{ answer: 300ms }}", remote.url);
-    let daemon = settled(&Setup::new().upstream_as("alpha", &yaml), &["alpha"]);
+    let setup = Setup::new().upstream_with("alpha", once(), "timeouts: { answer: 300ms }");
+    let daemon = settled(&setup.reached(Reach::Http), &["alpha"]);
     let caller = Caller::new(&daemon, ELICITATION);
     let first = caller.result("");
-    until("the cancellation", || (remote.received("notifications/cancelled") == 1).then_some(()));
+    daemon.journal("alpha").awaits("notifications/cancelled");
     assert!(caller.refused(&back(&first, ACCEPT)).contains(MAY_HAVE_ACTED));
-    assert_eq!(remote.received("tools/call"), 1);
+    assert_eq!((calls(&daemon), daemon.journal("alpha").received("notifications/cancelled").len()), (1, 1));
 }
