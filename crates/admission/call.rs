@@ -4,6 +4,8 @@ use std::{fmt, sync::Arc, time::Instant};
 
 use wire::{Digest, Frame, Kind, Method, mirror::Mirror, task::Support};
 
+use crate::{Claims, Facts};
+
 /// One message whose principal and target are known. Nothing has judged it yet.
 #[derive(Clone, Debug)]
 pub struct Call {
@@ -19,10 +21,32 @@ pub struct Call {
     pub received: Instant,
     /// A person's yes, when one was found for exactly this call.
     pub grant: Option<Grant>,
+    /// What surrounds it.
+    pub scene: Scene,
+}
+
+/// What surrounds a call: where it came in, within which conversation, and when.
+#[derive(Clone, Debug)]
+pub struct Scene {
+    /// The virtual server it was sent to.
+    pub server: Arc<str>,
+    /// The session it belongs to; none in the era that has none.
+    pub session: Option<Arc<str>>,
+    /// Whether the conversation has read what a server of the tier `untrusted` says (security row 13).
+    pub tainted: bool,
+    /// The wall clock when it was received, in seconds since 1970. For rules about the hour, nothing else.
+    pub now: u64,
+}
+
+impl Scene {
+    /// At a virtual server, in no session, with nothing read yet.
+    pub fn at(server: Arc<str>, now: u64) -> Scene {
+        Scene { server, session: None, tainted: false, now }
+    }
 }
 
 /// An authenticated asker within a tenant.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Principal {
     /// The isolation unit everything of this principal is keyed by first.
     pub tenant: TenantId,
@@ -37,6 +61,8 @@ pub struct Principal {
     /// What was shown: an opaque name of the credential, for records and for revocation. Empty when
     /// nothing was.
     pub credential: Box<str>,
+    /// What else the credential says, for rules.
+    pub claims: Claims,
 }
 
 impl Principal {
@@ -49,6 +75,7 @@ impl Principal {
             groups: Box::default(),
             scopes: Box::default(),
             credential: Box::default(),
+            claims: Claims::default(),
         }
     }
 }
@@ -119,6 +146,8 @@ pub struct Thing {
     pub mirrors: Arc<[Mirror]>,
     /// Whether calls of it can become tasks; of tools only.
     pub tasks: Support,
+    /// What rules may know about it.
+    pub facts: Arc<Facts>,
 }
 
 /// The kinds of things that calls are about.

@@ -1,10 +1,10 @@
 //! How the answers of the checks become one decision. The same function decides and explains.
 
-use std::fmt;
+use std::{fmt, sync::Arc};
 
 use wire::Frame;
 
-use crate::{Call, Grant, Pins, Policy, Screen, Visibility};
+use crate::{Call, Grant, Pins, Policy, RuleError, Screen, Shadow, Visibility};
 
 /// One question asked of every call, whatever its method.
 pub trait Check: Send + Sync {
@@ -12,7 +12,8 @@ pub trait Check: Send + Sync {
     fn name(&self) -> CheckName;
 
     /// May this call leave? Pure: no waiting, no I/O, no clock but `call.received`.
-    fn judge(&self, call: &Call) -> Verdict;
+    /// What the record should say besides goes into the notes.
+    fn judge(&self, call: &Call, notes: &mut Notes) -> Verdict;
 
     /// The same question asked of what came back. Most checks have none.
     fn judge_reply(&self, _call: &Call, _reply: &Frame) -> Verdict {
@@ -28,7 +29,51 @@ pub enum Verdict {
     /// A person must say yes first.
     Hold(Rule),
     /// No.
-    Deny(Rule),
+    Deny(Refusal),
+}
+
+/// Why a check says no, and how much of it the caller may know.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// The rule that spoke.
+    pub rule: Rule,
+    /// What the operator wants the model to read.
+    pub message: Option<Arc<str>>,
+    /// The condition of the rule has no answer, which denies.
+    pub error: Option<RuleError>,
+    /// Whether the caller must not know that the thing exists: no call of it could be admitted.
+    pub hides: bool,
+}
+
+impl Refusal {
+    /// By this rule.
+    pub fn by(rule: impl Into<Rule>) -> Refusal {
+        Refusal { rule: rule.into(), message: None, error: None, hides: false }
+    }
+
+    /// With what the model reads.
+    pub fn said(self, message: Option<Arc<str>>) -> Refusal {
+        Refusal { message, ..self }
+    }
+
+    /// Since a condition has no answer.
+    pub fn failed(self, error: RuleError) -> Refusal {
+        Refusal { error: Some(error), ..self }
+    }
+
+    /// Of something that must look missing (spec T-04).
+    pub fn hiding(self) -> Refusal {
+        Refusal { hides: true, ..self }
+    }
+}
+
+/// What the record says beside the decision.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Notes {
+    /// The rule that let it pass, or wants a person.
+    pub rule: Option<Rule>,
+    /// Rules that only record, and what they would have said.
+    pub shadows: Vec<Shadow>,
 }
 
 /// The name of the rule that spoke. It goes to the record, never to the client.
@@ -75,7 +120,10 @@ pub enum Decision {
 /// INVARIANT: the field is private and [`Checks::decide`] is its only maker, so whatever holds an
 /// `Admitted` holds the proof that the call was judged.
 #[derive(Debug)]
-pub struct Admitted(Call);
+pub struct Admitted {
+    call: Call,
+    notes: Notes,
+}
 
 /// A call that waits for a person.
 #[derive(Debug)]
@@ -85,6 +133,8 @@ pub struct Held {
     pub by: CheckName,
     /// Its rule.
     pub rule: Rule,
+    /// What the record says beside.
+    pub notes: Notes,
 }
 
 /// The decision no.
@@ -92,13 +142,22 @@ pub struct Held {
 pub struct Denial {
     /// The check that said no.
     pub by: CheckName,
-    /// Its rule.
-    pub rule: Rule,
+    /// Why.
+    pub refusal: Refusal,
+    /// What the record says beside.
+    pub notes: Notes,
+}
+
+impl Denial {
+    /// With nothing to note beside.
+    pub fn of(by: CheckName, refusal: Refusal) -> Denial {
+        Denial { by, refusal, notes: Notes::default() }
+    }
 }
 
 impl fmt::Display for Denial {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "denied by {}: {}", self.by.word(), self.rule)
+        write!(f, "denied by {}: {}", self.by.word(), self.refusal.rule)
     }
 }
 
@@ -126,23 +185,26 @@ impl Checks {
     /// The first denial ends it; a hold waits until every check had a chance to deny, so that nobody
     /// is asked about a call that would be refused anyway.
     pub fn decide(&self, call: Call) -> Decision {
-        let mut hold = None;
+        let (mut hold, mut notes) = (None, Notes::default());
         for check in self.in_order() {
-            match check.judge(&call) {
+            match check.judge(&call, &mut notes) {
                 Verdict::Allow => (),
                 Verdict::Hold(rule) => hold = hold.or(Some((check.name(), rule))),
-                Verdict::Deny(rule) => return Decision::Denied(Denial { by: check.name(), rule }),
+                Verdict::Deny(refusal) => {
+                    return Decision::Denied(Denial { by: check.name(), refusal, notes });
+                }
             }
         }
         match hold {
-            None => Decision::Admitted(Admitted(call)),
-            Some((by, rule)) => Decision::Held(Held { call, by, rule }),
+            None => Decision::Admitted(Admitted { call, notes }),
+            Some((by, rule)) => Decision::Held(Held { call, by, rule, notes }),
         }
     }
 
     /// What each check would say: `decide` without the decision.
     pub fn explain(&self, call: &Call) -> [(CheckName, Verdict); 4] {
-        self.in_order().map(|check| (check.name(), check.judge(call)))
+        let mut notes = Notes::default();
+        self.in_order().map(|check| (check.name(), check.judge(call, &mut notes)))
     }
 
     /// The reply's turn: the first check that denies what came back.
@@ -151,7 +213,8 @@ impl Checks {
             match check.judge_reply(call, reply) {
                 Verdict::Allow => (),
                 // A reply cannot wait for a person: it exists already. Whoever wants one says no.
-                Verdict::Hold(rule) | Verdict::Deny(rule) => return Err(Denial { by: check.name(), rule }),
+                Verdict::Hold(rule) => return Err(Denial::of(check.name(), Refusal::by(rule))),
+                Verdict::Deny(refusal) => return Err(Denial::of(check.name(), refusal)),
             }
         }
         Ok(())
@@ -173,7 +236,12 @@ impl Held {
 impl Admitted {
     /// The call that was admitted.
     pub fn call(&self) -> &Call {
-        &self.0
+        &self.call
+    }
+
+    /// What the record says beside.
+    pub fn notes(&self) -> &Notes {
+        &self.notes
     }
 }
 

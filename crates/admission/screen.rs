@@ -3,7 +3,7 @@
 //! No screening rule exists yet; the place is here so that the first one covers requests and replies
 //! of every method at once.
 
-use crate::{Call, Check, CheckName, Verdict};
+use crate::{Call, Check, CheckName, Notes, Verdict};
 
 /// The screening rules; none exist in this release.
 #[derive(Debug, Default)]
@@ -14,7 +14,7 @@ impl Check for Screen {
         CheckName::Screen
     }
 
-    fn judge(&self, _call: &Call) -> Verdict {
+    fn judge(&self, _call: &Call, _notes: &mut Notes) -> Verdict {
         Verdict::Allow
     }
 }

@@ -1,6 +1,6 @@
 //! Is this name in the caller's catalog? Hidden equals missing (spec T-04): both are denied here.
 
-use crate::{Call, Check, CheckName, Standing, Target, Verdict};
+use crate::{Call, Check, CheckName, Notes, Refusal, Standing, Target, Verdict};
 
 /// Denies whatever the catalog does not offer to this caller.
 #[derive(Debug, Default)]
@@ -11,14 +11,15 @@ impl Check for Visibility {
         CheckName::Visibility
     }
 
-    fn judge(&self, call: &Call) -> Verdict {
+    fn judge(&self, call: &Call, _notes: &mut Notes) -> Verdict {
+        let hidden = |rule: &str| Verdict::Deny(Refusal::by(rule).hiding());
         match &call.target {
             Target::Ourselves | Target::Listing(_) => Verdict::Allow,
-            Target::Missing(..) => Verdict::Deny("missing".into()),
+            Target::Missing(..) => hidden("missing"),
             Target::Thing(thing) => match thing.standing {
                 Standing::Offered => Verdict::Allow,
-                Standing::Filtered => Verdict::Deny("filter".into()),
-                Standing::Excluded(why) => Verdict::Deny(why.into()),
+                Standing::Filtered => hidden("filter"),
+                Standing::Excluded(why) => hidden(why),
             },
         }
     }

@@ -11,6 +11,7 @@ use crate::{Files, Loaded, raw, tree};
 
 mod http;
 mod identity;
+mod policy;
 mod process;
 mod selection;
 mod tenant;
@@ -29,11 +30,20 @@ struct Draft<T> {
 struct Checker<'a> {
     files: &'a dyn Files,
     problems: Vec<Problem>,
+    /// The folder of the main file.
+    folder: PathBuf,
+    /// The policy files that were read.
+    policies: Vec<PathBuf>,
 }
 
 /// Loads the main file and the tenants it names; fails with every problem of every file at once.
 pub fn load(path: &Path, files: &dyn Files) -> Result<Loaded, Vec<Problem>> {
-    let mut checker = Checker { files, problems: Vec::new() };
+    let mut checker = Checker {
+        files,
+        problems: Vec::new(),
+        folder: path.parent().unwrap_or(Path::new("")).to_owned(),
+        policies: Vec::new(),
+    };
     let others = raw::Tenant::KEYS;
     let Some(main) = checker.read::<raw::Process>(path, (others, "a tenant file")) else {
         return Err(checker.problems);
@@ -120,6 +130,7 @@ impl Checker<'_> {
             name: Arc::from("default"),
             identity: None,
             upstreams: Vec::new(),
+            policy: None,
             virtual_servers: vec![virtual_servers::open_server("default", &[])],
             extensions: Vec::new(),
             processes: raw::Tenant::default().processes().0,
@@ -144,17 +155,20 @@ impl Checker<'_> {
 
     fn finish(self, config: Config, main: &Path, tenants: &[PathBuf]) -> Result<Loaded, Vec<Problem>> {
         let mut problems = self.problems;
+        let files: Vec<PathBuf> = [main]
+            .into_iter()
+            .map(Path::to_owned)
+            .chain(tenants.iter().cloned())
+            .chain(self.policies)
+            .collect();
         // The order of reading, and within a file from top to bottom.
-        let rank = |file: &Path| match file == main {
-            true => 0,
-            false => 1 + tenants.iter().position(|path| path == file).unwrap_or(tenants.len()),
-        };
+        let rank = |file: &Path| files.iter().position(|path| path == file).unwrap_or(files.len());
         problems.sort_by_cached_key(|problem| (rank(&problem.file), problem.line, problem.column));
         if problems.iter().any(|problem| problem.severity == Severity::Error) {
             // Warnings are for a configuration that runs; now only what stops it counts.
             problems.retain(|problem| problem.severity == Severity::Error);
             return Err(problems);
         }
-        Ok(Loaded { config, warnings: problems })
+        Ok(Loaded { config, warnings: problems, files })
     }
 }

@@ -3,7 +3,10 @@
 use serde_json::{Value, json};
 
 use crate::form::{Choice, Form};
-use crate::model::{Algorithm, Asks, Durability, ErrorStatus, Naming, Share, Sse, Trust};
+use crate::model::{
+    self, Algorithm, Asking, Asks, Deed, Durability, Effect, ErrorStatus, Expectation, Naming, Share, Sse,
+    Trust,
+};
 use crate::reader::nearest;
 use crate::word::{Mistake, Word};
 
@@ -118,6 +121,38 @@ choices! { Naming {
 choices! { ErrorStatus {
     "protocol" "the one MCP names: 400 or 404 with some errors" => ErrorStatus::Protocol;
     "ok" "always 200" => ErrorStatus::Ok;
+} refused {} }
+
+choices! { Effect {
+    "allow" "the call may leave" => Effect::Allow;
+    "approve" "a person must say yes first; until somebody can be asked it is denied" => Effect::Approve;
+    "deny" "it may not" => Effect::Deny;
+} refused {} }
+
+choices! { model::Mode {
+    "enforce" "it decides" => model::Mode::Enforce;
+    "shadow" "it only records what it would have said" => model::Mode::Shadow;
+} refused {} }
+
+choices! { Asking {
+    "sampling" "what the client's model says" => Asking::Sampling;
+    "elicitation" "what the client's user says" => Asking::Elicitation;
+    "roots" "which folders the client works in" => Asking::Roots;
+} refused {} }
+
+choices! { Deed {
+    "tools/call" "a tool is called" => Deed::Call;
+    "prompts/get" "a prompt is got" => Deed::Get;
+    "resources/read" "a resource is read" => Deed::Read;
+    "resources/subscribe" "a resource is followed" => Deed::Subscribe;
+    "completion/complete" "an argument is completed" => Deed::Complete;
+} refused {} }
+
+choices! { Expectation {
+    "allow" "it may leave" => Expectation::Allow;
+    "approve" "a person must say yes first" => Expectation::Approve;
+    "deny" "it may not, hidden or not" => Expectation::Deny;
+    "hide" "it may not, and is not shown" => Expectation::Hide;
 } refused {} }
 
 choices! { Algorithm {

@@ -80,6 +80,11 @@ impl Pattern {
         Pattern::compile(text, &whole.to_string())
     }
 
+    /// The expression it is compiled to, anchored at both ends.
+    pub fn expression(&self) -> &Regex {
+        &self.regex
+    }
+
     /// Whether the whole name matches.
     pub fn matches(&self, native: &str) -> bool {
         self.regex.is_match(native)

@@ -29,9 +29,10 @@ pub use check::load;
 pub use filter::{Filter, Pattern, PatternError};
 pub use ipnet::IpNet;
 pub use model::{
-    Algorithm, Asks, Audit, AuditSink, Config, Durability, ErrorStatus, Identity, Issuer, JwksSource,
-    LOCAL_ISSUER, Limits, Naming, Secret, ServerTls, SessionLimits, Share, Sse, Tenant, Timeouts, Transport,
-    Trust, Upstream, VirtualServer,
+    Algorithm, Approvers, Asked, Asking, Asks, Audit, AuditSink, Config, Deed, Durability, Effect,
+    ErrorStatus, Expectation, Identity, Issuer, JwksSource, LOCAL_ISSUER, Limits, Mode, Naming, Policy,
+    PolicyRule, PolicyTest, Principals, Secret, ServerTls, SessionLimits, Share, Sse, Tenant, TestFacts,
+    TestPrincipal, Timeouts, Transport, Trust, Upstream, VirtualServer,
 };
 pub use problem::{Problem, Severity, render};
 pub use reference::reference;
@@ -50,6 +51,22 @@ pub trait Files {
     fn secret(&self, name: &str) -> Option<String>;
     /// The absolute path of a stdio command, looked up as the process would.
     fn program(&self, name: &str, dir: Option<&Path>) -> Option<PathBuf>;
+    /// Whether the condition of a rule compiles; this crate knows no expressions.
+    ///
+    /// # Errors
+    /// With everything that is wrong with it.
+    fn condition(&self, text: &str) -> Result<(), Vec<Flaw>>;
+}
+
+/// One thing that is wrong with a condition. The message goes on after the text it is about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Flaw {
+    /// What is wrong.
+    pub why: String,
+    /// What to do about it.
+    pub hint: Option<String>,
+    /// The byte of the text where it goes wrong, and so many bytes from there.
+    pub at: Option<(usize, usize)>,
 }
 
 /// A configuration that is fit to run.
@@ -59,4 +76,6 @@ pub struct Loaded {
     pub config: Config,
     /// What the operator should know all the same.
     pub warnings: Vec<Problem>,
+    /// The files it was read from, the main one first.
+    pub files: Vec<PathBuf>,
 }

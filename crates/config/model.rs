@@ -9,7 +9,14 @@ use std::time::Duration;
 use ipnet::IpNet;
 use url::Url;
 
-use crate::filter::Filter;
+use crate::filter::{Filter, Pattern};
+
+mod policy;
+
+pub use policy::{
+    Approvers, Asked, Asking, Deed, Effect, Expectation, Mode, Policy, PolicyRule, PolicyTest, Principals,
+    TestFacts, TestPrincipal,
+};
 
 /// The whole checked configuration: the process and its tenants.
 #[derive(Clone, Debug)]
@@ -119,6 +126,8 @@ pub struct Tenant {
     pub upstreams: Vec<Upstream>,
     /// The selections offered at an address each; `default` is always among them.
     pub virtual_servers: Vec<VirtualServer>,
+    /// Who may do what; without rules everything that is shown may be called.
+    pub policy: Option<Policy>,
     /// Globs over the extension ids that clients and upstreams may negotiate.
     pub extensions: Vec<String>,
     /// The most upstream processes started for single principals.
@@ -210,6 +219,8 @@ pub struct Upstream {
     pub label: Option<Arc<str>>,
     /// Which tools are visible.
     pub tools: Filter,
+    /// Which of them carry data out, by native name; empty is none.
+    pub egress: Vec<Pattern>,
     /// Which prompts are visible.
     pub prompts: Filter,
     /// Which resources and templates are visible, by URI.

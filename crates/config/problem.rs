@@ -55,6 +55,23 @@ pub(crate) struct Source {
     pub(crate) text: String,
 }
 
+impl Source {
+    /// The place of a part of a scalar; the whole scalar when escapes or folds hide where it is.
+    pub(crate) fn inside(&self, span: Span, text: &str, at: usize, len: usize) -> Span {
+        let raw = self.text.get(span.start..).unwrap_or_default();
+        let quote = usize::from(raw.starts_with(['"', '\'']));
+        let same = raw.get(quote..).is_some_and(|raw| raw.starts_with(text));
+        let before = text.get(..at).filter(|before| same && !before.contains('\n'));
+        match before {
+            Some(before) => {
+                let start = span.start + quote + at;
+                Span { start, end: start + len, column: span.column + quote + before.chars().count(), ..span }
+            }
+            None => span,
+        }
+    }
+}
+
 /// A place in one file, kept by values that are checked later.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Place {
@@ -67,6 +84,11 @@ impl Place {
     /// The beginning of a file.
     pub(crate) fn top(source: &Rc<Source>) -> Place {
         Place { source: Rc::clone(source), span: Span::top(), path: String::new() }
+    }
+
+    /// The place of a part of the text that stands there.
+    pub(crate) fn inside(&self, text: &str, at: usize, len: usize) -> Place {
+        Place { span: self.source.inside(self.span, text, at, len), ..self.clone() }
     }
 
     /// What is written there, without quotes: fit to be shown, unlike a value with references replaced.

@@ -17,6 +17,8 @@ use crate::words::{
     Argument, Command, Expression, FileGlob, FilePath, Folder, Glob, Held, Id, Label, Variable,
 };
 
+pub(crate) mod policy;
+
 const DAY_MS: u64 = 86_400_000;
 const HOUR_MS: u64 = 3_600_000;
 const KIB: usize = 1 << 10;
@@ -165,6 +167,8 @@ section! { "tenants/*.yaml"
         "identity" identity: Identity;
         /// The MCP servers behind the gateway. Their ids begin the names that clients see: `files__read_file`.
         "upstreams" upstreams: Map<Id, Upstream>, required;
+        /// Files of rules, relative to the main file: who may do what. Without any, everything that is shown may be called.
+        "policies" policies: Vec<At<FilePath>>;
         /// Named selections of upstreams, each at `/mcp/NAME`. `default` is `/mcp` itself; when it is left out, it is
         /// all upstreams, provided that they are of one trust tier.
         "virtual_servers" virtual_servers: Map<Id, VirtualServer> = Map::default();
@@ -179,7 +183,6 @@ section! { "tenants/*.yaml"
         "error_status" error_status: OneOf<ErrorStatus> = OneOf(ErrorStatus::Protocol);
     }
     refused {
-        "policies": "rules would not be enforced";
         "limits": "no rate would be limited";
         "pins": "no definition would be pinned";
         "approval": "no person would be asked";
@@ -268,6 +271,8 @@ section! { "upstreams.ID"
         "trust" trust: OneOf<Trust> = OneOf(Trust::Standard);
         /// Which tools are visible.
         "tools" tools: Selection = Selection::default();
+        /// Globs over the native names of tools that carry data out, for rules: `tool.egress`.
+        "egress" egress: Vec<At<Glob>> = Vec::new();
         /// Which prompts are visible.
         "prompts" prompts: Selection = Selection::default();
         /// Which resources and templates are visible, by their URI as the server writes it.

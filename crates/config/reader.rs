@@ -206,18 +206,7 @@ impl<'a> Reader<'a> {
 
     /// The place of a part of a scalar; the whole scalar when escapes or folds hide where it is.
     pub(crate) fn inside(&self, node: &Node, text: &str, at: usize, len: usize) -> Span {
-        let span = node.span;
-        let raw = self.source.text.get(span.start..).unwrap_or_default();
-        let quote = usize::from(raw.starts_with(['"', '\'']));
-        let same = raw.get(quote..).is_some_and(|raw| raw.starts_with(text));
-        let before = text.get(..at).filter(|before| same && !before.contains('\n'));
-        match before {
-            Some(before) => {
-                let start = span.start + quote + at;
-                Span { start, end: start + len, column: span.column + quote + before.chars().count(), ..span }
-            }
-            None => span,
-        }
+        self.source.inside(node.span, text, at, len)
     }
 }
 

@@ -13,9 +13,9 @@ const INTRODUCTION: &str = "\
 
 <!-- Generated from the tables in crates/config/raw.rs. Do not edit: UPDATE_EXPECT=1 cargo nextest run -p config -->
 
-The process reads `portcullis.yaml` and the tenant files it names, all YAML 1.2. `config/` holds files to copy. A path is
+The process reads `portcullis.yaml`, the tenant files it names and the policy files they name, all YAML 1.2. `config/` holds files to copy. A path is
 relative to the file it stands in. For editors there are JSON Schemas in `config/schema/`: put
-`# yaml-language-server: $schema=…/portcullis.schema.json` (or `tenant.schema.json`) in the first line of a file.
+`# yaml-language-server: $schema=…/portcullis.schema.json` (or `tenant.schema.json`, `policy.schema.json`) in the first line of a file.
 
 ## When something is wrong
 
@@ -58,7 +58,7 @@ Anchors, aliases and `<<` work; tags and directives are refused. A file may hold
 /// The reference page, `docs/configuration.md`.
 pub fn reference() -> String {
     let mut page = INTRODUCTION.to_owned();
-    for form in [raw::Process::form(), raw::Tenant::form()] {
+    for form in [raw::Process::form(), raw::Tenant::form(), raw::policy::PolicyFile::form()] {
         let mut sections = Vec::new();
         collect(&form, &mut sections);
         for (position, section) in sections.iter().enumerate() {

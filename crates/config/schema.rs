@@ -7,10 +7,11 @@ use crate::raw;
 use crate::reader::Written;
 
 /// The JSON Schemas for editors: file name and text.
-pub fn schemas() -> [(&'static str, String); 2] {
+pub fn schemas() -> [(&'static str, String); 3] {
     [
         ("portcullis.schema.json", document(&raw::Process::form())),
         ("tenant.schema.json", document(&raw::Tenant::form())),
+        ("policy.schema.json", document(&raw::policy::PolicyFile::form())),
     ]
 }
 

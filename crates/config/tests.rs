@@ -53,6 +53,17 @@ impl Files for Memory {
         Ok(self.texts.keys().rev().filter(|path| glob.matches(path.to_str().unwrap())).cloned().collect())
     }
 
+    fn condition(&self, text: &str) -> Result<(), Vec<crate::Flaw>> {
+        match text.find("wrong") {
+            Some(at) => Err(vec![crate::Flaw {
+                why: "is wrong".to_owned(),
+                hint: Some("right it".to_owned()),
+                at: Some((at, 5)),
+            }]),
+            None => Ok(()),
+        }
+    }
+
     fn variable(&self, name: &str) -> Option<String> {
         let known = [("PORT", "7500"), ("EMPTY", ""), ("SPLIT", "a, b: [c] ${PORT}"), ("WORD", "hunter2")];
         known.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned())

@@ -295,6 +295,107 @@ impl Word for bool {
     }
 }
 
+/// The longest name of a rule, in bytes.
+const RULE_BYTES: usize = 64;
+
+/// The name of a rule.
+#[derive(Clone, Debug)]
+pub(crate) struct RuleName(pub(crate) String);
+
+impl Word for RuleName {
+    fn form() -> Form {
+        Form::pattern("name", "[A-Za-z0-9][A-Za-z0-9._-]*")
+    }
+
+    fn parse(text: &str) -> Result<RuleName, Mistake> {
+        let hint = "letters, digits, `-`, `_` and `.`, at most 64, and a letter or digit first";
+        let legal = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+        let first = text.bytes().next().is_some_and(|byte| byte.is_ascii_alphanumeric());
+        if !first || text.len() > RULE_BYTES || !text.bytes().all(legal) {
+            return Err(Mistake::new("is no name of a rule").hint(hint));
+        }
+        // Records use these words where no rule spoke.
+        if ["default", "uri_form"].contains(&text) {
+            return Err(Mistake::new("is kept for what no rule says").hint("call the rule something else"));
+        }
+        Ok(RuleName(text.to_owned()))
+    }
+
+    fn sample(&self) -> Value {
+        json!(self.0)
+    }
+}
+
+/// The name of a claim in a rule.
+#[derive(Clone, Debug)]
+pub(crate) struct ClaimName(pub(crate) String);
+
+impl Word for ClaimName {
+    fn form() -> Form {
+        Form::text("claim")
+    }
+
+    fn parse(text: &str) -> Result<ClaimName, Mistake> {
+        non_empty(text)?;
+        Ok(ClaimName(text.to_owned()))
+    }
+
+    fn sample(&self) -> Value {
+        json!(self.0)
+    }
+}
+
+impl Name for ClaimName {
+    const NAMES: &'static str = "claim";
+}
+
+/// A condition in CEL. Whether it compiles is asked later: here it is a text.
+#[derive(Clone, Debug)]
+pub(crate) struct Condition(pub(crate) String);
+
+impl Word for Condition {
+    fn form() -> Form {
+        Form::text("condition in CEL")
+    }
+
+    fn parse(text: &str) -> Result<Condition, Mistake> {
+        non_empty(text)?;
+        Ok(Condition(text.to_owned()))
+    }
+
+    fn sample(&self) -> Value {
+        json!(self.0)
+    }
+}
+
+/// The longest message, in characters.
+const MESSAGE_CHARS: usize = 500;
+
+/// A text that is passed on as it stands.
+#[derive(Clone, Debug)]
+pub(crate) struct Message(pub(crate) String);
+
+impl Word for Message {
+    fn form() -> Form {
+        Form::text("text")
+    }
+
+    fn parse(text: &str) -> Result<Message, Mistake> {
+        non_empty(text)?;
+        if text.chars().count() > MESSAGE_CHARS {
+            return Err(Mistake::new(format!("is longer than {MESSAGE_CHARS} characters")));
+        }
+        if text.contains(|c: char| c.is_control() && c != '\n') {
+            return Err(Mistake::new("holds control characters").hint("write plain text"));
+        }
+        Ok(Message(text.to_owned()))
+    }
+
+    fn sample(&self) -> Value {
+        json!(self.0)
+    }
+}
+
 fn non_empty(text: &str) -> Result<(), Mistake> {
     if text.trim().is_empty() { Err(Mistake::new("is empty").hint("give it a value")) } else { Ok(()) }
 }

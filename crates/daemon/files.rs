@@ -65,6 +65,10 @@ impl Files for Disk {
         Some(line.strip_suffix('\r').unwrap_or(line).to_owned())
     }
 
+    fn condition(&self, text: &str) -> Result<(), Vec<config::Flaw>> {
+        gateway::check_condition(text)
+    }
+
     fn program(&self, name: &str, dir: Option<&Path>) -> Option<PathBuf> {
         if name.contains('/') {
             let path = dir.unwrap_or(Path::new("")).join(name);

@@ -1,9 +1,10 @@
 //! Redeem a grant, or ask a person.
 //!
-//! No check of this release holds a call, and nobody can be asked yet: whoever is held is refused with
-//! a reason of its own. The three steps stand where they will do their work.
+//! Nobody can be asked yet: whoever is held is refused with a reason of its own. The three steps stand where they will
+//! do their work.
 
 use admission::{Call, Grant, Held};
+use wire::Method;
 
 use crate::error::ApprovalError;
 
@@ -21,7 +22,7 @@ impl Approvals {
     ///
     /// # Errors
     /// `Unavailable`, always, in this release.
-    pub(crate) fn ask(&self, _held: &Held) -> Result<Grant, ApprovalError> {
-        Err(ApprovalError::Unavailable)
+    pub(crate) fn ask(&self, held: &Held) -> Result<Grant, ApprovalError> {
+        Err(ApprovalError::Unavailable { tool: held.call().method == Method::ToolsCall })
     }
 }

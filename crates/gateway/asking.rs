@@ -6,7 +6,7 @@
 
 use std::{future::Future, pin::Pin, sync::Arc, time::Duration};
 
-use admission::Call;
+use admission::{AskKind, Call, Checks, Verdict};
 use bytes::Bytes;
 use tokio::sync::Semaphore;
 use upstream::Seat;
@@ -15,6 +15,7 @@ use wire::{Budget, Era, Frame, Method, Revision, Shape, code, input};
 use crate::{
     audit::{Audit, AuditError, Outcome, Record},
     catalog::Source,
+    policy,
     router::Context,
     running::Outbox,
     session::{AskError, Asked},
@@ -74,6 +75,7 @@ pub(crate) struct Asker<'a> {
     pub(crate) asking: &'a Asking,
     pub(crate) call: &'a Call,
     pub(crate) visit: &'a Visit,
+    pub(crate) checks: &'a Checks,
     pub(crate) source: &'a Source,
     pub(crate) seat: &'a Seat,
     pub(crate) label: Option<&'a str>,
@@ -144,6 +146,9 @@ enum Refusal {
     TooMany,
     #[error("the question cannot be put on record")]
     Unrecorded,
+    /// The tenant's rules keep it from this principal.
+    #[error("this client may not be asked that")]
+    Ruled,
 }
 
 impl Refusal {
@@ -151,7 +156,9 @@ impl Refusal {
         match self {
             Refusal::Unfit(unfit) => unfit.code(),
             // Neither a client that hears it nor one that could (spec Q-04).
-            Refusal::Unheard(_) | Refusal::Modern | Refusal::Full | Refusal::TooMany => code::INVALID_PARAMS,
+            Refusal::Unheard(_) | Refusal::Modern | Refusal::Full | Refusal::TooMany | Refusal::Ruled => {
+                code::INVALID_PARAMS
+            }
             Refusal::Unrecorded => code::INTERNAL_ERROR,
         }
     }
@@ -163,6 +170,7 @@ impl Refusal {
             Refusal::Modern => "not_carried",
             Refusal::Full => "parking_full",
             Refusal::TooMany | Refusal::Unrecorded => "refused",
+            Refusal::Ruled => "denied",
         }
     }
 }
@@ -208,12 +216,12 @@ impl<'a> Asker<'a> {
         (source, seat): (&'a Source, &'a Seat),
         offer: &'a Arc<Offer>,
     ) -> Asker<'a> {
-        let Context { visit, view, .. } = context;
+        let Context { visit, view, snapshot, .. } = context;
         // What the user is told that the upstream is called: the operator's word, or the id where there are several (spec
         // With one upstream the endpoint says it.
         let id = (view.upstreams.len() > 1).then_some(&*source.config.id);
         let label = source.config.label.as_deref().or(id);
-        Asker { asking, call, visit, source, seat, label, offer }
+        Asker { asking, call, visit, checks: &snapshot.checks, source, seat, label, offer }
     }
 
     fn terms(&self) -> Terms<'_> {
@@ -227,6 +235,23 @@ impl<'a> Asker<'a> {
 
     fn patience(&self) -> Duration {
         self.source.config.timeouts.answer
+    }
+
+    /// What the tenant's rules say against a question.
+    fn ruled(&self, question: &Frame) -> Option<admission::Refusal> {
+        let kind = match question.method()? {
+            Method::SamplingCreate => AskKind::Sampling,
+            Method::ElicitationCreate => AskKind::Elicitation,
+            Method::RootsList => AskKind::Roots,
+            _ => return None,
+        };
+        let upstream = (&*self.source.config.id, policy::trust(self.source.config.trust));
+        let (asker, server) = (&self.call.principal, &self.call.scene.server);
+        match self.checks.policy.may_ask(asker, server, upstream, kind) {
+            Verdict::Allow => None,
+            Verdict::Hold(rule) => Some(admission::Refusal::by(rule)),
+            Verdict::Deny(refusal) => Some(refusal),
+        }
     }
 
     /// A record of a question, open.
@@ -272,6 +297,10 @@ impl<'a> Asker<'a> {
         outbox: &Arc<Outbox>,
         record: &mut Record,
     ) -> Result<(Method, Put), Refusal> {
+        if let Some(refusal) = self.ruled(question) {
+            record.ruled_out(&refusal);
+            return Err(Refusal::Ruled);
+        }
         let params = question.params().unwrap_or("{}");
         let (method, shown) = question::put(question.method_name(), params, &self.terms())?;
         // A modern client is asked by the description of the task that its call becomes (spec X-08).
@@ -304,7 +333,9 @@ impl<'a> Asker<'a> {
 
     /// Judges a question that a modern client is to find in a result. What is refused is on record.
     async fn hold(&self, question: &Frame, number: usize) -> Result<Question, Refusal> {
+        let ruled = self.ruled(question);
         let refusal = match rounds::may_ask(self.call.method) {
+            _ if ruled.is_some() => Refusal::Ruled,
             false => Refusal::Modern,
             true => {
                 let params = question.params().unwrap_or("{}");
@@ -316,7 +347,10 @@ impl<'a> Asker<'a> {
                 }
             }
         };
-        let record = self.record(question).await?;
+        let mut record = self.record(question).await?;
+        if let Some(ruled) = &ruled {
+            record.ruled_out(ruled);
+        }
         record.close(Outcome::Denied, Some(refusal.reason()), 0);
         Err(refusal)
     }

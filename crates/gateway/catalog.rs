@@ -6,8 +6,10 @@
 mod bind;
 mod capabilities;
 pub(crate) mod cursor;
+mod facts;
 mod merge;
 mod names;
+mod offer;
 pub(crate) mod refresh;
 mod shelf;
 mod view;
@@ -24,6 +26,7 @@ use tokio::sync::watch;
 use wire::Kind;
 
 pub(crate) use bind::{Reference, bind};
+pub(crate) use offer::Offer;
 use shelf::Shown;
 pub(crate) use view::View;
 

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use admission::{CheckName, Sort};
+use admission::Sort;
 use bytes::Bytes;
 use config::ErrorStatus;
 use wire::{Era, FrameError, Id, Revision, code};
@@ -193,7 +193,10 @@ pub(crate) enum CatalogError {
 pub(crate) enum ApprovalError {
     /// Nobody can be asked in this release.
     #[error("nobody can be asked")]
-    Unavailable,
+    Unavailable {
+        /// The call was a `tools/call`.
+        tool: bool,
+    },
 }
 
 impl From<wire::headers::HeaderError> for EraError {
@@ -343,16 +346,19 @@ impl Error {
             }
             Error::Limit(LimitError::Tasks { .. }) => (ours(code::INTERNAL_ERROR), "too_many_tasks"),
             Error::Limit(LimitError::Looks) => (Said::Http(429, code::INTERNAL_ERROR), "looked_too_often"),
-            Error::Denied(refused) => match (refused.denial.by, refused.sort) {
+            Error::Denied(refused) => match refused.sort {
                 // Hidden and missing must look the same, and each kind keeps its own code (spec R-05).
-                (CheckName::Visibility | CheckName::Pins, Some(Sort::Resource)) if !refused.referred => {
-                    (ours(code::RESOURCE_NOT_FOUND), "unknown_name")
+                Some(Sort::Resource) if refused.denial.refusal.hides && !refused.referred => {
+                    (ours(code::RESOURCE_NOT_FOUND), refused.reason())
                 }
-                (CheckName::Visibility | CheckName::Pins, _) => (ours(code::INVALID_PARAMS), "unknown_name"),
-                (CheckName::Policy | CheckName::Screen, Some(Sort::Tool)) => (Result, "denied"),
-                (CheckName::Policy | CheckName::Screen, _) => (ours(code::INVALID_PARAMS), "denied"),
+                _ if refused.denial.refusal.hides => (ours(code::INVALID_PARAMS), refused.reason()),
+                Some(Sort::Tool) if !refused.referred => (Result, refused.reason()),
+                _ => (ours(code::INTERNAL_ERROR), refused.reason()),
             },
-            Error::Approval(ApprovalError::Unavailable) => (Result, "approval_unavailable"),
+            Error::Approval(ApprovalError::Unavailable { tool: true }) => (Result, "approval_unavailable"),
+            Error::Approval(ApprovalError::Unavailable { tool: false }) => {
+                (ours(code::INTERNAL_ERROR), "approval_unavailable")
+            }
             Error::Audit(_) => (ours(code::INTERNAL_ERROR), "unrecorded"),
             Error::Upstream(failed) if failed.tool => (Result, failed.reason()),
             Error::Upstream(failed) => (ours(code::INTERNAL_ERROR), failed.reason()),

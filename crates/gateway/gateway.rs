@@ -23,6 +23,7 @@ use crate::{
     catalog::{Catalog, Source, refresh::Refresh},
     limits::Limits,
     logging,
+    policy::{self, PolicyError},
     router::{Router, seat_key},
     seal::{Seal, SealError},
     session::{Session, SessionLimits, Sessions},
@@ -82,6 +83,9 @@ pub enum OpenError {
     /// The identities cannot be told apart, or their keys cannot be read.
     #[error(transparent)]
     Identity(#[from] IdentityError),
+    /// A rule does not compile.
+    #[error(transparent)]
+    Policy(#[from] PolicyError),
     /// The sealing keys are unusable.
     #[error(transparent)]
     Seal(#[from] SealError),
@@ -253,7 +257,8 @@ fn compile(config: &Config, supervisor: &Path, authn: Authn) -> Result<Snapshot,
         let catalog = Catalog::new(tenant, sources(tenant, config, supervisor)?, config, now);
         catalogs.insert(catalog.tenant.clone(), Arc::new(catalog));
     }
-    Ok(Snapshot { authn, checks: Checks::default(), catalogs })
+    let checks = Checks { policy: policy::compile(config)?, ..Checks::default() };
+    Ok(Snapshot { authn, checks, catalogs })
 }
 
 fn sources(tenant: &config::Tenant, config: &Config, supervisor: &Path) -> Result<Sources, OpenError> {

@@ -16,6 +16,7 @@ mod limits;
 mod logging;
 mod metadata;
 mod pipeline;
+mod policy;
 mod relay;
 mod router;
 mod running;
@@ -36,6 +37,7 @@ pub use arrival::{
 pub use authn::{Connector, IdentityError, JwksError, KeysError, connector};
 pub use gateway::{Gateway, OpenError};
 pub use metadata::endpoint_url;
+pub use policy::{PolicyError, check_condition};
 pub use running::{Following, Out, Running};
 pub use store::StoreError;
 pub use tokens::{ApiKey, JwtRequest, KeyRequest, NewJwt, NewKey, Revocation, Tokens, TokensError};

@@ -8,14 +8,14 @@ mod unattributed;
 
 use std::{sync::Arc, time::Duration};
 
-use admission::{Call, Decision, Principal, Target};
+use admission::{Call, Decision, Principal, Scene, Target};
 use bytes::Bytes;
 use wire::{Budget, Era, Frame, FrameError, Id, Method, Pieces, Plan, Shape};
 
 use crate::{
     arrival::{Arrival, BodyError, Head, Listening, Reply, Source, Transport, Verb},
     audit::{Outcome, Record, Unheard},
-    batch,
+    authn, batch,
     catalog::{self, Catalog, View},
     era,
     error::{AuthnError, Client, EraError, Error, LimitError, Refused, SessionError},
@@ -357,6 +357,12 @@ impl Gateway {
             frame: frame.clone(),
             received: head.received,
             grant: None,
+            scene: Scene {
+                server: Arc::clone(server),
+                session: visit.session().map(|session| Arc::clone(&session.name)),
+                tainted: false,
+                now: authn::now(),
+            },
         };
         Ok((call, view))
     }
@@ -383,7 +389,9 @@ impl Gateway {
                     None => session.listen()?,
                 };
                 if let Some(view) = catalog.view(server) {
-                    session.announce(|kind| view.list(kind).version);
+                    session.announce(|kind| {
+                        view.offer(kind, &place.snapshot.checks, &session.principal).version
+                    });
                 }
                 let listening =
                     Listening::new(Source::Session(reader), Arc::clone(&place.snapshot), head.clone());

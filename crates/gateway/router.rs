@@ -17,7 +17,7 @@ use crate::{
     asking::Asking,
     audit::Outcome,
     bridge,
-    catalog::{Catalog, View, cursor},
+    catalog::{Catalog, Offer, View, cursor},
     error::{CatalogError, Error},
     handshake, relay,
     running::Outbox,
@@ -40,6 +40,13 @@ pub(crate) struct Context {
     pub(crate) view: Arc<View>,
     /// Its conversation.
     pub(crate) visit: Visit,
+}
+
+impl Context {
+    /// A list as this asker sees it.
+    pub(crate) fn offer(&self, kind: Kind, asker: &Arc<Principal>) -> Offer<'_> {
+        self.view.offer(kind, &self.snapshot.checks, asker)
+    }
 }
 
 /// How a running request is reached while it runs.
@@ -157,7 +164,7 @@ impl Router {
         let tenant = call.principal.tenant.name();
         let owner = seat_key(&call.principal);
         let bound = Bound { tenant, principal: &owner, endpoint: server };
-        let list = context.view.list(kind);
+        let list = context.offer(kind, &call.principal);
         if let Some(session) = context.visit.session() {
             session.knows(kind, list.version);
         }
@@ -221,7 +228,7 @@ fn answer_here(call: &Call, context: &Context, sessions: &Sessions) -> Answered 
         (Visit::Opening(session), Method::Initialize) => {
             session.promise(handshake::promised(session, view));
             for kind in Kind::ALL {
-                session.knows(kind, view.list(kind).version);
+                session.knows(kind, context.offer(kind, &call.principal).version);
             }
             sessions.open(session);
             let introduction = handshake::introduction(session, view);

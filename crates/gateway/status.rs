@@ -60,7 +60,14 @@ impl Gateway {
                 })
             })
             .collect();
-        json!({ "name": catalog.tenant.name(), "upstreams": upstreams, "virtual_servers": servers })
+        let governed = self.snapshot.load().checks.policy.governs(&catalog.tenant);
+        json!({
+            "name": catalog.tenant.name(),
+            // Without rules everything that is shown may be called.
+            "policy": if governed { "rules" } else { "none" },
+            "upstreams": upstreams,
+            "virtual_servers": servers,
+        })
     }
 }
 

@@ -56,6 +56,13 @@ pub fn digest(raw: &str) -> Digest {
     out.finish()
 }
 
+/// A JSON number by its exact decimal value: two that are spelled alike here are equal.
+pub fn canonical_number(raw: &str) -> String {
+    let mut text = String::new();
+    number::write_canonical(raw, &mut text);
+    text
+}
+
 /// The digest of a JSON value that was read strictly already: the one that [`digest`] gives it, without a second
 /// look.
 pub(crate) fn digest_of_value(raw: &[u8]) -> Digest {

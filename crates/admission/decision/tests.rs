@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use wire::{Budget, Frame, Kind, Method};
 
 use super::*;
-use crate::{Principal, Sort, Standing, Target, TenantId, Thing};
+use crate::{Facts, Principal, Scene, Sort, Standing, Target, TenantId, Thing};
 
 fn call(target: Target) -> Call {
     let body = Bytes::from_static(br#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x"}}"#);
@@ -18,6 +18,7 @@ fn call(target: Target) -> Call {
         frame: Frame::parse(body, &Budget::CLIENT).expect("a frame"),
         received: Instant::now(),
         grant: None,
+        scene: Scene::at("default".into(), 0),
     }
 }
 
@@ -31,6 +32,7 @@ fn thing(standing: Standing) -> Target {
         standing,
         mirrors: Arc::default(),
         tasks: Default::default(),
+        facts: Arc::new(Facts::unknown("files__read")),
     }))
 }
 
@@ -52,7 +54,7 @@ proptest! {
         let asked = call(target);
         let explained = checks.explain(&asked);
         let denied = explained.iter().find_map(|(by, verdict)| match verdict {
-            Verdict::Deny(rule) => Some(Denial { by: *by, rule: rule.clone() }),
+            Verdict::Deny(refusal) => Some(Denial::of(*by, refusal.clone())),
             Verdict::Allow | Verdict::Hold(_) => None,
         });
         match (checks.decide(asked), denied) {

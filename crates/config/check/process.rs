@@ -165,6 +165,6 @@ pub(super) fn beside(place: &Place, path: &Path) -> PathBuf {
 }
 
 /// A path without final slash and doubled separators.
-fn tidy(path: &Path) -> PathBuf {
+pub(super) fn tidy(path: &Path) -> PathBuf {
     path.components().collect()
 }

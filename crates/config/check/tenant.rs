@@ -13,19 +13,21 @@ impl Checker<'_> {
         let upstreams = self.upstreams(raw);
         let virtual_servers = self.virtual_servers(raw, &upstreams);
         let identity = raw.identity.as_ref().map(|identity| self.identity(identity));
+        let policy = self.policy(raw, &upstreams);
         let name = raw.tenant.as_ref()?;
-        let message =
-            format!("tenant `{}` has no `policies`: whatever its filters show may be called", name.value.0);
-        self.warn(
-            &name.place,
-            message,
-            "policies are not available in this version; keep the filters narrow",
-        );
+        if raw.policies.is_none() {
+            let message = format!(
+                "tenant `{}` has no `policies`: whatever its filters show may be called",
+                name.value.0
+            );
+            self.warn(&name.place, message, "name a file of rules: `policies: [policies/NAME.yaml]`");
+        }
         self.deprecated(raw);
         Some(Tenant {
             name: Arc::from(name.value.0.as_str()),
             identity,
             upstreams,
+            policy,
             virtual_servers,
             extensions: raw.extensions().into_iter().map(|glob| glob.value.0.text).collect(),
             processes: raw.processes().0,

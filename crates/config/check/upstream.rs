@@ -33,6 +33,7 @@ impl Checker<'_> {
             share: raw.share().0,
             label: raw.label.as_ref().map(|label| label.value.0.as_str().into()),
             tools,
+            egress: raw.egress().into_iter().map(|glob| glob.value.0).collect(),
             prompts,
             resources,
             timeouts,

@@ -13,27 +13,41 @@ use crate::{Transport, raw, reference, render, schemas};
 
 const MAIN: &str = include_str!("../../../config/portcullis.yaml");
 const TENANT: &str = include_str!("../../../config/tenants/acme.yaml");
+const POLICY: &str = include_str!("../../../config/policies/acme.yaml");
 const TEAM: &str = include_str!("../../../config/team.yaml");
 const TEAM_TENANT: &str = include_str!("../../../config/team/globex.yaml");
+const TEAM_POLICY: &str = include_str!("../../../config/policies/globex.yaml");
+
+/// The example of one tenant, with this main file.
+fn acme(main: &str) -> Memory {
+    Memory::of(&[("portcullis.yaml", main), ("tenants/acme.yaml", TENANT), ("policies/acme.yaml", POLICY)])
+}
 
 #[test]
 fn every_example_file_loads_without_a_problem() {
-    let loaded = Memory::of(&[("portcullis.yaml", MAIN), ("tenants/acme.yaml", TENANT)]).loaded();
+    let loaded = acme(MAIN).loaded();
     let ids: Vec<&str> = loaded.config.tenants[0].upstreams.iter().map(|upstream| &*upstream.id).collect();
     assert_eq!(ids, ["files", "time", "git", "memory"]);
-    // The one warning: there are no policies yet.
-    assert_eq!(loaded.warnings.len(), 1, "{:?}", loaded.warnings);
+    assert!(loaded.warnings.is_empty(), "{:?}", loaded.warnings);
+    let policy = loaded.config.tenants[0].policy.as_ref().unwrap();
+    assert!(!policy.rules.is_empty() && !policy.tests.is_empty());
 }
 
 #[test]
 fn the_example_for_a_team_loads_without_a_problem() {
-    let loaded = Memory::of(&[("portcullis.yaml", TEAM), ("team/globex.yaml", TEAM_TENANT)]).loaded();
+    let loaded = Memory::of(&[
+        ("portcullis.yaml", TEAM),
+        ("team/globex.yaml", TEAM_TENANT),
+        ("policies/globex.yaml", TEAM_POLICY),
+    ])
+    .loaded();
     let tenant = &loaded.config.tenants[0];
     let identity = tenant.identity.as_ref().unwrap();
     assert!(identity.keys && identity.local && identity.issuers.len() == 1);
     assert!(tenant.upstreams.iter().all(|upstream| matches!(upstream.transport, Transport::Http { .. })));
-    // The one warning: there are no policies yet.
-    assert_eq!(loaded.warnings.len(), 1, "{:?}", loaded.warnings);
+    assert!(loaded.warnings.is_empty(), "{:?}", loaded.warnings);
+    let policy = loaded.config.tenants[0].policy.as_ref().unwrap();
+    assert!(!policy.rules.is_empty() && !policy.tests.is_empty());
 }
 
 #[test]
@@ -46,7 +60,8 @@ fn every_key_of_a_tenant_is_in_an_example() {
             Form::Section(section) => {
                 for key in &section.keys {
                     let written = format!("{}:", key.name);
-                    let shown = TENANT.contains(&written) || TEAM_TENANT.contains(&written);
+                    let shown =
+                        [TENANT, TEAM_TENANT, POLICY, TEAM_POLICY].iter().any(|text| text.contains(&written));
                     // Escapes and bounds that most tenants never need.
                     let rare =
                         ["dir", "prompts", "resources", "max_tools", "start", "call_max", "list", "answer"];
@@ -59,6 +74,18 @@ fn every_key_of_a_tenant_is_in_an_example() {
                         "error_status",
                         "allow",
                         "label",
+                        "methods",
+                        "read",
+                        "readOnly",
+                        "scopes",
+                        "claims",
+                        "ids",
+                        "id",
+                        "destructive",
+                        "trust",
+                        "principal",
+                        "tool",
+                        "prompt",
                     ];
                     let rare = [&rare[..], &rarer].concat();
                     assert!(shown || rare.contains(&key.name), "`{}` is not shown", key.name);
@@ -68,6 +95,7 @@ fn every_key_of_a_tenant_is_in_an_example() {
         }
     }
     look(&raw::Tenant::form());
+    look(&raw::policy::PolicyFile::form());
 }
 
 #[test]
@@ -102,7 +130,8 @@ fn no_other_file_lies_in_the_example_folder() {
     }
     found.sort();
     let examples = ["acme.yaml", "globex.yaml", "portcullis.yaml", "team.yaml"];
-    let mut expected = [&examples[..], &["portcullis.schema.json", "tenant.schema.json"]].concat();
+    let generated = ["policy.schema.json", "portcullis.schema.json", "tenant.schema.json"];
+    let mut expected = [&examples[..], &["acme.yaml", "globex.yaml"], &generated].concat();
     expected.sort_unstable();
     assert_eq!(found, expected);
 }
@@ -110,8 +139,8 @@ fn no_other_file_lies_in_the_example_folder() {
 #[test]
 fn the_example_shows_every_default() {
     let Form::Section(process) = raw::Process::form() else { panic!("the process is a mapping") };
-    let bare = Memory::of(&[("portcullis.yaml", "keepalive: 15s\n"), ("tenants/acme.yaml", TENANT)]).loaded();
-    let shown = Memory::of(&[("portcullis.yaml", MAIN), ("tenants/acme.yaml", TENANT)]).loaded();
+    let bare = acme("keepalive: 15s\n").loaded();
+    let shown = acme(MAIN).loaded();
     assert_eq!(format!("{:?}", shown.config), format!("{:?}", bare.config));
     every_key_is_in(MAIN, &process);
 }
@@ -137,9 +166,10 @@ fn the_reference_page_is_in_step() {
 
 #[test]
 fn the_schemas_are_in_step() {
-    let files: [ExpectFile; 2] = [
+    let files: [ExpectFile; 3] = [
         expect_file!["../../../config/schema/portcullis.schema.json"],
         expect_file!["../../../config/schema/tenant.schema.json"],
+        expect_file!["../../../config/schema/policy.schema.json"],
     ];
     for ((name, text), file) in schemas().into_iter().zip(files) {
         assert!(file.path.ends_with(name));
@@ -167,4 +197,5 @@ fn every_key_has_a_doc_line() {
     }
     look(&raw::Process::form());
     look(&raw::Tenant::form());
+    look(&raw::policy::PolicyFile::form());
 }

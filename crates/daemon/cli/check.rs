@@ -12,7 +12,7 @@ use crate::{
 /// Checks a configuration.
 pub(crate) fn check(named: Option<PathBuf>) -> Result<(), Failure> {
     let path = serve::find(named)?;
-    let Loaded { config, warnings } = serve::load(&path)?;
+    let Loaded { config, warnings, .. } = serve::load(&path)?;
     output::complain(config::render(&warnings).trim_end());
     output::print(&summary(&config));
     Ok(())

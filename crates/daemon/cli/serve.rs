@@ -16,7 +16,7 @@ const PLACES: [&str; 2] = ["portcullis.yaml", "/etc/portcullis/portcullis.yaml"]
 /// Runs the gateway.
 pub(crate) fn serve(named: Option<PathBuf>) -> Result<(), Failure> {
     let path = find(named)?;
-    let Loaded { config, warnings } = load(&path)?;
+    let Loaded { config, warnings, .. } = load(&path)?;
     for Problem { file, line, path, message, .. } in &warnings {
         tracing::warn!(file = %file.display(), line, path, "{message}");
     }

@@ -227,6 +227,12 @@ impl Asker<'_> {
     /// A question of an answer as a message, and its params as the client is to see them. What is refused is on record.
     async fn judged(&self, method: &str, params: &str) -> Result<(Frame, String), Error> {
         let asked = as_frame(method, params).ok_or_else(malformed)?;
+        if let Some(ruled) = self.ruled(&asked) {
+            let mut record = self.record(&asked).await.map_err(|refusal| Box::new(refused(refusal)))?;
+            record.ruled_out(&ruled);
+            record.close(Outcome::Denied, Some(Refusal::Ruled.reason()), 0);
+            return Err(Box::new(refused(Refusal::Ruled)).into());
+        }
         match question::put(method, params, &self.terms()) {
             Ok((_, shown)) => Ok((asked, shown)),
             Err(unfit) => {
@@ -408,7 +414,7 @@ fn response(wish: &input::Wish<'_>, reply: Reply) -> Result<String, Unmet> {
 fn refused(refusal: Refusal) -> Unmet {
     match refusal {
         Refusal::Unrecorded => Unmet::Failed("the question cannot be put on record"),
-        Refusal::Unheard(_) | Refusal::Modern | Refusal::Full | Refusal::TooMany => {
+        Refusal::Unheard(_) | Refusal::Modern | Refusal::Full | Refusal::TooMany | Refusal::Ruled => {
             Unmet::Failed("the client cannot be asked")
         }
         Refusal::Unfit(_) => Unmet::Failed("that is not asked of this client"),

@@ -6,7 +6,10 @@ use std::{
     time::Instant,
 };
 
-use admission::{Admitted, Call, CheckName, Decision, Denial, Held, Principal, Rule, Sort, Target, Thing};
+use admission::{
+    Admitted, Call, CheckName, Decision, Denial, Held, Notes, Principal, Refusal, Rule, RuleError, Shadow,
+    Sort, Target, Thing,
+};
 use time::OffsetDateTime;
 use tokio::{sync::OwnedSemaphorePermit, time::timeout};
 use wire::{Digest, Era, Frame, Id, Method, Revision};
@@ -23,6 +26,9 @@ use crate::{
 
 /// How much of a session's name is written.
 const SESSION_DIGITS: usize = 8;
+
+/// The most rules in shadow mode that are written of one message.
+const SHADOWS: usize = 16;
 
 /// The longest method name, in characters.
 const METHOD_MAX: usize = 128;
@@ -91,6 +97,10 @@ struct Facts {
     /// None until the checks decided.
     decision: Option<Word>,
     spoke: Option<(CheckName, Rule)>,
+    /// Why a rule has no answer.
+    error: Option<RuleError>,
+    /// Rules that only record, and what they would have said.
+    shadows: Vec<Shadow>,
 }
 
 /// How a session is named.
@@ -200,6 +210,7 @@ impl Record {
     pub(crate) fn waits(&mut self, held: &Held) {
         self.facts.decision = Some(Word::Hold);
         self.facts.spoke = Some((held.by, held.rule.clone()));
+        self.facts.shadows.clone_from(&held.notes.shadows);
     }
 
     /// The question of an upstream goes on to its client.
@@ -207,20 +218,36 @@ impl Record {
         self.facts.decision = Some(Word::Allow);
     }
 
+    /// A rule keeps the question of an upstream from its client.
+    pub(crate) fn ruled_out(&mut self, refusal: &Refusal) {
+        self.facts.decision = Some(Word::Deny);
+        self.facts.spoke = Some((CheckName::Policy, refusal.rule.clone()));
+    }
+
     /// The decision is made. A call that is held here was held before: the second hold is a no.
     pub(crate) fn decided(&mut self, decision: Decision) -> Result<Admitted, Denial> {
         let denial = match decision {
             Decision::Admitted(admitted) => {
-                // A rule that wanted a person stays in the record of the call it let through.
                 self.facts.decision = Some(Word::Allow);
+                self.noted(admitted.notes());
                 return Ok(admitted);
             }
-            Decision::Held(held) => Denial { by: held.by, rule: held.rule },
+            Decision::Held(held) => Denial::of(held.by, Refusal::by(held.rule)),
             Decision::Denied(denial) => denial,
         };
         self.facts.decision = Some(Word::Deny);
-        self.facts.spoke = Some((denial.by, denial.rule.clone()));
+        self.noted(&denial.notes);
+        self.facts.spoke = Some((denial.by, denial.refusal.rule.clone()));
+        self.facts.error = denial.refusal.error.clone();
         Err(denial)
+    }
+
+    /// A rule that wanted a person stays in the record of the call it let through.
+    fn noted(&mut self, notes: &Notes) {
+        if let (None, Some(rule)) = (&self.facts.spoke, &notes.rule) {
+            self.facts.spoke = Some((CheckName::Policy, rule.clone()));
+        }
+        self.facts.shadows.clone_from(&notes.shadows);
     }
 
     /// Writes the intent, and returns when the operating system has it. Without that nothing may leave us.
@@ -380,6 +407,16 @@ impl Facts {
         if let Some((check, rule)) = &self.spoke {
             body.word("check", check.word());
             body.text("rule", rule);
+        }
+        if let Some(error) = &self.error {
+            body.text("rule_error", &error.to_string());
+        }
+        if !self.shadows.is_empty() {
+            let shadow = |shadow: &Shadow| {
+                format!("{{\"rule\":{},\"would\":\"{}\"}}", wire::quote(&shadow.rule), shadow.would.word())
+            };
+            let shadows: Vec<String> = self.shadows.iter().take(SHADOWS).map(shadow).collect();
+            body.raw("shadow", format_args!("[{}]", shadows.join(",")));
         }
     }
 

@@ -10,7 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use admission::{Call, Checks, Principal, Sort, Standing, Target, TenantId, Thing};
+use admission::{Call, Checks, Facts, Principal, Scene, Sort, Standing, Target, TenantId, Thing};
 use futures_util::FutureExt as _;
 use serde_json::Value;
 use wire::{Budget, Digest, Frame, Revision};
@@ -169,7 +169,15 @@ fn frame(text: &str) -> Frame {
 fn call(text: &str, target: Target) -> Call {
     let frame = frame(text);
     let method = frame.method().unwrap();
-    Call { principal: ada(), method, target, frame, received: Instant::now(), grant: None }
+    Call {
+        principal: ada(),
+        method,
+        target,
+        frame,
+        received: Instant::now(),
+        grant: None,
+        scene: Scene::at("default".into(), 0),
+    }
 }
 
 fn thing() -> Target {
@@ -182,6 +190,7 @@ fn thing() -> Target {
         standing: Standing::Offered,
         mirrors: Arc::default(),
         tasks: Default::default(),
+        facts: Arc::new(Facts::unknown("files__read")),
     }))
 }
 

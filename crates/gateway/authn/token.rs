@@ -32,6 +32,8 @@ pub(super) struct Token<'a> {
     signature: Vec<u8>,
     header: Claims,
     claims: Claims,
+    /// The claims as JSON, for rules.
+    raw: String,
 }
 
 /// What a token says, once its signature and its claims were checked. What depends on the hour or on the
@@ -54,9 +56,10 @@ impl<'a> Token<'a> {
         // Unpadded, and the bits after the last byte are zero: one token has one spelling.
         let decode = |part| URL_SAFE_NO_PAD.decode(part).map_err(|_| Flaw::Unreadable);
         let object = |bytes: Vec<u8>| Claims::read(&bytes).map_err(|Wrong| Flaw::Unreadable);
-        let (header, claims) = (object(decode(header)?)?, object(decode(claims)?)?);
+        let raw = String::from_utf8(decode(claims)?).map_err(|_| Flaw::Unreadable)?;
+        let (header, claims) = (object(decode(header)?)?, object(raw.clone().into_bytes())?);
         let signature = decode(signature)?;
-        Ok(Token { text, signed, signature, header, claims })
+        Ok(Token { text, signed, signature, header, claims, raw })
     }
 
     /// Whose token it says it is: picks the keys, proves nothing.
@@ -151,6 +154,7 @@ impl<'a> Token<'a> {
                 Some(id) => credential(self.issuer()?, id),
                 None => name_of(&[self.text]),
             },
+            all: admission::Claims::of(&self.raw),
         })
     }
 }
@@ -165,6 +169,7 @@ pub(super) struct Claimed<'a> {
     not_before: u64,
     expires: u64,
     credential: Box<str>,
+    all: admission::Claims,
 }
 
 impl Claimed<'_> {
@@ -184,6 +189,7 @@ impl Claimed<'_> {
                 groups: boxed(self.groups),
                 scopes: boxed(self.scopes),
                 credential: self.credential,
+                claims: self.all,
             }),
             audiences: boxed(self.audiences),
             not_before: self.not_before,

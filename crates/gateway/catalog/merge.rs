@@ -6,10 +6,13 @@ use admission::{Sort, Standing, Thing};
 use config::{Filter, Naming};
 use wire::{Kind, digest_of, shape::Structured};
 
+use crate::policy;
+
 use super::{
     Catalog, Shop, Stock, StockState, capabilities,
     capabilities::{Introductions, Merged},
     names::{self, Prefixes},
+    offer::Offers,
     shelf::{Face, Shown},
     view::{Entry, List, View},
 };
@@ -55,6 +58,7 @@ fn view(catalog: &Catalog, server: &config::VirtualServer, stock: &Stocks) -> Vi
         let source = catalog.sources.get(id)?;
         Some((Arc::clone(id), [source.config.resources.clone(), server.resources.clone()]))
     };
+    let trust = |id: &Arc<str>| Some((Arc::clone(id), policy::trust(catalog.sources.get(id)?.config.trust)));
     View {
         server: Arc::clone(&server.name),
         capabilities,
@@ -66,7 +70,9 @@ fn view(catalog: &Catalog, server: &config::VirtualServer, stock: &Stocks) -> Vi
         prompts: tables.prompts,
         resources: tables.resources,
         prefixes: Prefixes::of(&upstreams, server.names),
+        trusts: upstreams.iter().filter_map(trust).collect(),
         uri_filters: upstreams.iter().filter_map(filters).collect(),
+        offers: Offers::default(),
         absent,
         upstreams,
     }
@@ -89,7 +95,6 @@ fn list(
 ) -> List {
     let filter = filter_of(server, kind);
     let mut entries = Vec::new();
-    let mut digests = Vec::new();
     for (id, stock) in selected {
         for (position, shown) in stock.shelf(kind).iter().enumerate() {
             let admitted = match kind {
@@ -101,20 +106,15 @@ fn list(
                 Standing::Offered if !admitted => Standing::Filtered,
                 other => other,
             };
-            tables.insert(kind, id, (shown, face), standing);
+            let thing = tables.insert(kind, id, (shown, face), standing);
             if standing == Standing::Offered && stock.is_listed() {
-                digests.extend_from_slice(&digest_of(face.definition.taken(Structured::Any)).0);
-                entries
-                    .push(Entry { place: (Arc::clone(id), position), definition: face.definition.clone() });
+                let digest = digest_of(face.definition.taken(Structured::Any));
+                let (place, definition) = ((Arc::clone(id), position), face.definition.clone());
+                entries.push(Entry { place, definition, thing, digest });
             }
         }
     }
-    List::new(kind, entries, mark(absent), version(&digests))
-}
-
-fn version(digests: &[u8]) -> u64 {
-    let [a, b, c, d, e, f, g, h, ..] = digest_of(digests).0;
-    u64::from_be_bytes([a, b, c, d, e, f, g, h])
+    List::new(kind, entries, mark(absent))
 }
 
 /// What each page says of the upstreams it lacks (spec T-13).
@@ -127,13 +127,19 @@ fn mark(absent: &[Arc<str>]) -> String {
 }
 
 impl Tables {
-    fn insert(&mut self, kind: Kind, id: &Arc<str>, (shown, face): (&Shown, &Face), standing: Standing) {
+    fn insert(
+        &mut self,
+        kind: Kind,
+        id: &Arc<str>,
+        (shown, face): (&Shown, &Face),
+        standing: Standing,
+    ) -> Arc<Thing> {
         let (table, sort) = match kind {
             Kind::Tools => (&mut self.tools, Sort::Tool),
             Kind::Prompts => (&mut self.prompts, Sort::Prompt),
             Kind::Resources | Kind::Templates => (&mut self.resources, Sort::Resource),
         };
-        let thing = Thing {
+        let thing = Arc::new(Thing {
             upstream: Arc::clone(id),
             sort,
             exposed: face.exposed.clone(),
@@ -142,9 +148,11 @@ impl Tables {
             standing,
             mirrors: Arc::clone(&shown.mirrors),
             tasks: shown.tasks,
-        };
+            facts: Arc::clone(&shown.facts),
+        });
         // Ambiguous names are on the shelf as excluded, all of them; whichever stands here says no.
-        table.insert(face.exposed.clone(), Arc::new(thing));
+        table.insert(face.exposed.clone(), Arc::clone(&thing));
+        thing
     }
 }
 

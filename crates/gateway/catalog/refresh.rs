@@ -408,7 +408,12 @@ async fn announce(gateway: Arc<Gateway>, catalog: Arc<Catalog>) {
         tokio::time::sleep(SETTLE).await;
         turns.mark_unchanged();
         for view in catalog.views() {
-            gateway.sessions.announce(&catalog.tenant, &view.server, |kind| view.list(kind).version);
+            let checks = &gateway.snapshot.load_full().checks;
+            for session in gateway.sessions.at(&catalog.tenant, &view.server) {
+                session.announce(|kind| view.offer(kind, checks, &session.principal).version);
+                // There may be many sessions, and each may see another list.
+                tokio::task::consume_budget().await;
+            }
         }
         tokio::time::sleep(BETWEEN_ANNOUNCEMENTS).await;
     }

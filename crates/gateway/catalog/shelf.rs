@@ -3,10 +3,9 @@
 
 use std::{collections::HashMap, sync::Arc};
 
-use admission::Standing;
+use admission::{Facts, Standing};
 use bytes::Bytes;
 use config::Naming;
-use upstream::Facts;
 use wire::{
     Digest, Era, Item, Kind, Revision,
     mirror::Mirror,
@@ -32,6 +31,8 @@ pub(super) struct Shown {
     pub(super) mirrors: Arc<[Mirror]>,
     /// Whether calls of the tool can become tasks.
     pub(super) tasks: Support,
+    /// What rules may know about it.
+    pub(super) facts: Arc<Facts>,
     /// As it looks where names have prefixes.
     prefixed: Face,
     /// As it looks where they have none; only if some virtual server wants that.
@@ -109,7 +110,7 @@ impl Definition {
 
 /// Whether calls of a tool can become tasks. What a server says of a tool holds if it takes tasks at all; in the modern
 /// era it says so once for all of them, and decides at each call (spec U-30).
-fn support(kind: Kind, raw: &str, facts: &Facts) -> Support {
+fn support(kind: Kind, raw: &str, facts: &upstream::Facts) -> Support {
     if kind != Kind::Tools {
         return Support::Forbidden;
     }
@@ -125,7 +126,7 @@ impl Catalog {
     pub(super) fn shelve(
         &self,
         source: &Source,
-        (kind, facts): (Kind, &Facts),
+        (kind, facts): (Kind, &upstream::Facts),
         items: &[Item],
         remarks: &mut Remarks,
     ) -> Vec<Shown> {
@@ -181,6 +182,7 @@ impl Catalog {
                 digest: wire::digest(item.raw()),
                 mirrors,
                 tasks,
+                facts: Arc::new(source.facts(kind, (native, &exposed), item.raw())),
                 prefixed: face(exposed, &rewrite),
                 bare: is_bare.then(|| face(native.into(), &str::to_owned)),
             });

@@ -5,11 +5,11 @@ use std::{
     sync::{Arc, OnceLock},
 };
 
-use admission::{Sort, Thing};
+use admission::{Facts, Sort, Thing, Trust};
 use bytes::Bytes;
-use wire::{Capability, Kind, Revision, shape::Structured, task::Support};
+use wire::{Capability, Digest, Kind, Revision, digest_of, shape::Structured, task::Support};
 
-use super::{capabilities::Extras, names::Prefixes, shelf::Definition};
+use super::{capabilities::Extras, names::Prefixes, offer::Offers, shelf::Definition};
 
 /// Items of a page. A list of more is cut, and the next page has a cursor of ours.
 pub(crate) const PAGE: usize = 1000;
@@ -38,6 +38,10 @@ pub(crate) struct View {
     pub(super) prefixes: Prefixes,
     /// Per upstream: the filters a resource URI must pass that no list mentioned.
     pub(super) uri_filters: HashMap<Arc<str>, [config::Filter; 2]>,
+    /// How far each upstream is trusted.
+    pub(super) trusts: HashMap<Arc<str>, Trust>,
+    /// Lists as single askers see them.
+    pub(super) offers: Offers,
     /// Upstreams that are missing from the lists.
     pub(crate) absent: Vec<Arc<str>>,
 }
@@ -68,12 +72,16 @@ struct Pages {
 }
 
 /// One listed item.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Entry {
     /// Where it stands in the whole list: upstream, then the upstream's own order.
     pub(super) place: (Arc<str>, usize),
     /// The item as clients see it.
     pub(super) definition: Definition,
+    /// What rules are asked about.
+    pub(super) thing: Arc<Thing>,
+    /// Of the definition: what tells two versions of a list apart.
+    pub(super) digest: Digest,
 }
 
 /// A page to be answered.
@@ -118,14 +126,29 @@ impl View {
         let (upstream, native) = self.prefixes.native(exposed)?;
         let filters = self.uri_filters.get(&upstream)?;
         let standing = super::merge::uri_standing(native, filters);
-        let (exposed, native) = (exposed.into(), native.into());
         let (sort, mirrors, tasks) = (Sort::Resource, Arc::default(), Support::Forbidden);
-        Some(Arc::new(Thing { upstream, sort, exposed, native, digest: None, standing, mirrors, tasks }))
+        let trust = self.trusts.get(&upstream).copied().unwrap_or(Trust::Untrusted);
+        let facts = Arc::new(Facts { trust, ..Facts::unknown(native) });
+        let (exposed, native) = (exposed.into(), native.into());
+        Some(Arc::new(Thing {
+            upstream,
+            sort,
+            exposed,
+            native,
+            digest: None,
+            standing,
+            mirrors,
+            tasks,
+            facts,
+        }))
     }
 }
 
 impl List {
-    pub(super) fn new(kind: Kind, entries: Vec<Entry>, mark: String, version: u64) -> List {
+    pub(super) fn new(kind: Kind, entries: Vec<Entry>, mark: String) -> List {
+        let digests: Vec<u8> = entries.iter().flat_map(|entry| entry.digest.0).collect();
+        let [a, b, c, d, e, f, g, h, ..] = digest_of(&digests).0;
+        let version = u64::from_be_bytes([a, b, c, d, e, f, g, h]);
         let differs = |takes| entries.iter().any(|entry: &Entry| entry.definition.differs(takes));
         let pages = Pages {
             with_tasks_differ: differs(Structured::WithTasks),
@@ -134,6 +157,12 @@ impl List {
             ..Pages::default()
         };
         List { kind, entries, mark, pages, version }
+    }
+
+    /// The same without some of its items.
+    pub(super) fn part(&self, shows: impl Fn(&Thing) -> bool) -> List {
+        let shown = self.entries.iter().filter(|entry| shows(&entry.thing)).cloned().collect();
+        List::new(self.kind, shown, self.mark.clone())
     }
 
     /// How many items it has.

@@ -1,7 +1,10 @@
 //! What was denied, and whose failure it was: the words of both.
 
-use admission::{CheckName, Denial, Sort};
+use admission::{Denial, Sort};
 use upstream::UpstreamError;
+
+/// A rule has no answer. Which and why is in the record: the model may be led by whom the rule is against.
+const UNDECIDED: &str = "whether this call is allowed cannot be told from its arguments, so it is not";
 
 /// A denial, and what was denied, in the caller's own words.
 #[derive(Debug, thiserror::Error)]
@@ -32,18 +35,27 @@ pub(crate) struct Failed {
 impl Refused {
     /// The same words for hidden and for missing (spec T-04).
     pub(super) fn text(&self) -> String {
-        match (self.denial.by, self.sort) {
-            (CheckName::Visibility | CheckName::Pins, Some(Sort::Tool)) => {
-                format!("unknown tool `{}`", self.name)
-            }
-            (CheckName::Visibility | CheckName::Pins, Some(Sort::Prompt)) => {
-                format!("unknown prompt `{}`", self.name)
-            }
-            (CheckName::Visibility | CheckName::Pins, Some(Sort::Resource)) => {
-                format!("unknown resource `{}`", self.name)
-            }
-            (CheckName::Visibility | CheckName::Pins, None) => "unknown name".to_owned(),
-            (CheckName::Policy | CheckName::Screen, _) => "this call is not allowed".to_owned(),
+        let refusal = &self.denial.refusal;
+        match self.sort {
+            Some(Sort::Tool) if refusal.hides => format!("unknown tool `{}`", self.name),
+            Some(Sort::Prompt) if refusal.hides => format!("unknown prompt `{}`", self.name),
+            Some(Sort::Resource) if refusal.hides => format!("unknown resource `{}`", self.name),
+            None if refusal.hides => "unknown name".to_owned(),
+            Some(_) | None => match &refusal.message {
+                Some(message) => message.to_string(),
+                None if refusal.error.is_some() => UNDECIDED.to_owned(),
+                None => "this call is not allowed with these arguments".to_owned(),
+            },
+        }
+    }
+
+    /// The word for programs.
+    pub(super) fn reason(&self) -> &'static str {
+        let refusal = &self.denial.refusal;
+        match refusal.error {
+            _ if refusal.hides => "unknown_name",
+            Some(_) => "rule_error",
+            None => "denied",
         }
     }
 }

@@ -2,16 +2,24 @@
 
 use std::fmt::Write as _;
 
-use admission::{CheckName, Denial, Sort};
+use admission::{CheckName, Denial, Refusal, RuleError, Sort};
 use expect_test::expect;
 use upstream::UpstreamError;
 use wire::{Budget, Frame};
 
 use super::*;
 
-fn refused(by: CheckName, sort: Option<Sort>) -> Error {
-    let denial = Denial { by, rule: "secret-rule".into() };
-    Box::new(Refused { denial, sort, referred: false, name: "x".into() }).into()
+fn refused(by: CheckName, sort: Sort, refusal: Refusal) -> Error {
+    let denial = Denial::of(by, refusal);
+    Box::new(Refused { denial, sort: Some(sort), referred: false, name: "x".into() }).into()
+}
+
+fn rule_error() -> RuleError {
+    RuleError::new("there is no `path`")
+}
+
+fn by_rule() -> Refusal {
+    Refusal::by("secret-rule")
 }
 
 fn failed(why: UpstreamError, tool: bool) -> Error {
@@ -68,12 +76,16 @@ fn all() -> Vec<Error> {
         LimitError::Batch { most: 2, tool: false }.into(),
         LimitError::Tasks { most: 2 }.into(),
         LimitError::Looks.into(),
-        refused(CheckName::Visibility, Some(Sort::Tool)),
-        refused(CheckName::Visibility, Some(Sort::Prompt)),
-        refused(CheckName::Visibility, Some(Sort::Resource)),
-        refused(CheckName::Policy, Some(Sort::Tool)),
-        refused(CheckName::Policy, Some(Sort::Prompt)),
-        ApprovalError::Unavailable.into(),
+        refused(CheckName::Visibility, Sort::Tool, by_rule().hiding()),
+        refused(CheckName::Visibility, Sort::Prompt, by_rule().hiding()),
+        refused(CheckName::Visibility, Sort::Resource, by_rule().hiding()),
+        refused(CheckName::Policy, Sort::Tool, by_rule().hiding()),
+        refused(CheckName::Policy, Sort::Tool, by_rule()),
+        refused(CheckName::Policy, Sort::Tool, by_rule().said(Some("ask a lead".into()))),
+        refused(CheckName::Policy, Sort::Tool, by_rule().failed(rule_error())),
+        refused(CheckName::Policy, Sort::Prompt, by_rule()),
+        ApprovalError::Unavailable { tool: true }.into(),
+        ApprovalError::Unavailable { tool: false }.into(),
         AuditError::Unwritable.into(),
         failed(UpstreamError::Busy, true),
         failed(UpstreamError::TimedOut { sent: true }, false),
@@ -152,9 +164,13 @@ fn the_table_is_what_it_was_when_it_was_reviewed() {
         200 "error":{"code":-32602,"message":"unknown tool `x`","data":{"reason":"unknown_name"}}}
         200 "error":{"code":-32602,"message":"unknown prompt `x`","data":{"reason":"unknown_name"}}}
         200 "error":{"code":-32002,"message":"unknown resource `x`","data":{"reason":"unknown_name","uri":"x"}}}
-        200 "result":{"content":[{"type":"text","text":"this call is not allowed"}],"isError":true,"_meta":{"portcullis/error":{"reason":"denied"}}}}
-        200 "error":{"code":-32602,"message":"this call is not allowed","data":{"reason":"denied"}}}
+        200 "error":{"code":-32602,"message":"unknown tool `x`","data":{"reason":"unknown_name"}}}
+        200 "result":{"content":[{"type":"text","text":"this call is not allowed with these arguments"}],"isError":true,"_meta":{"portcullis/error":{"reason":"denied"}}}}
+        200 "result":{"content":[{"type":"text","text":"ask a lead"}],"isError":true,"_meta":{"portcullis/error":{"reason":"denied"}}}}
+        200 "result":{"content":[{"type":"text","text":"whether this call is allowed cannot be told from its arguments, so it is not"}],"isError":true,"_meta":{"portcullis/error":{"reason":"rule_error"}}}}
+        200 "error":{"code":-32603,"message":"this call is not allowed with these arguments","data":{"reason":"denied"}}}
         200 "result":{"content":[{"type":"text","text":"this call needs an approval, and nobody can be asked"}],"isError":true,"_meta":{"portcullis/error":{"reason":"approval_unavailable"}}}}
+        200 "error":{"code":-32603,"message":"this call needs an approval, and nobody can be asked","data":{"reason":"approval_unavailable"}}}
         200 "error":{"code":-32603,"message":"the gateway cannot record this request, so nothing was called","data":{"reason":"unrecorded"}}}
         200 "result":{"content":[{"type":"text","text":"upstream `alpha`: too many requests are waiting"}],"isError":true,"_meta":{"portcullis/error":{"reason":"upstream_busy","upstream":"alpha"}}}}
         200 "error":{"code":-32603,"message":"upstream `alpha`: no answer in time","data":{"reason":"upstream_timed_out","upstream":"alpha"}}}
@@ -177,7 +193,9 @@ fn the_modern_era_differs_where_its_text_says_so() {
         200 "result":{"resultType":"complete","content":[{"type":"text","text":"too many requests at once (at most 2)"}],"isError":true,"_meta":{"portcullis/error":{"reason":"busy"}}}}
         200 "result":{"resultType":"complete","content":[{"type":"text","text":"the answers of one batch are together larger than 2 bytes: send the message alone; it may have taken effect"}],"isError":true,"_meta":{"portcullis/error":{"reason":"batch_too_large"}}}}
         200 "error":{"code":-32602,"message":"unknown resource `x`","data":{"reason":"unknown_name","uri":"x"}}}
-        200 "result":{"resultType":"complete","content":[{"type":"text","text":"this call is not allowed"}],"isError":true,"_meta":{"portcullis/error":{"reason":"denied"}}}}
+        200 "result":{"resultType":"complete","content":[{"type":"text","text":"this call is not allowed with these arguments"}],"isError":true,"_meta":{"portcullis/error":{"reason":"denied"}}}}
+        200 "result":{"resultType":"complete","content":[{"type":"text","text":"ask a lead"}],"isError":true,"_meta":{"portcullis/error":{"reason":"denied"}}}}
+        200 "result":{"resultType":"complete","content":[{"type":"text","text":"whether this call is allowed cannot be told from its arguments, so it is not"}],"isError":true,"_meta":{"portcullis/error":{"reason":"rule_error"}}}}
         200 "result":{"resultType":"complete","content":[{"type":"text","text":"this call needs an approval, and nobody can be asked"}],"isError":true,"_meta":{"portcullis/error":{"reason":"approval_unavailable"}}}}
         200 "result":{"resultType":"complete","content":[{"type":"text","text":"upstream `alpha`: too many requests are waiting"}],"isError":true,"_meta":{"portcullis/error":{"reason":"upstream_busy","upstream":"alpha"}}}}
         200 "result":{"resultType":"complete","content":[{"type":"text","text":"upstream `alpha`: the answer is larger than 5 bytes"}],"isError":true,"_meta":{"portcullis/error":{"reason":"result_too_large","upstream":"alpha"}}}}"#]].assert_eq(&differing.join("\n"));

@@ -12,7 +12,7 @@ use admission::{Principal, TenantId};
 use tokio::sync::mpsc;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use upstream::Seat;
-use wire::{Frame, Kind, Method, Revision};
+use wire::{Frame, Method, Revision};
 
 use super::{
     Session, Stream,
@@ -218,11 +218,9 @@ impl Sessions {
         (self.limits.idle / 4).clamp(Duration::from_millis(250), Duration::from_secs(10))
     }
 
-    /// Tells every session at a virtual server which lists changed.
-    pub(crate) fn announce(&self, tenant: &TenantId, server: &str, version: impl Fn(Kind) -> u64) {
-        for session in self.roll.at(tenant, server) {
-            session.announce(&version);
-        }
+    /// The sessions at a virtual server.
+    pub(crate) fn at(&self, tenant: &TenantId, server: &str) -> Vec<Arc<Session>> {
+        self.roll.at(tenant, server)
     }
 
     /// The sessions that a seat of servers serves; none for one that serves whoever comes.

@@ -87,9 +87,9 @@ pub(crate) async fn listen(
         return Ok(Answered::GivenUp);
     }
     if let Mouth::Listen(mailbox) = &party.mouth {
-        let known = Kind::ALL.map(|kind| context.view.list(kind).version);
+        let known = Kind::ALL.map(|kind| context.offer(kind, &call.principal).version);
         let lists = lists.into_iter().map(|(_, _, method)| method).collect();
-        let mut telling = Telling { context, lane: &lane, mailbox, lists, known };
+        let mut telling = Telling { context, asker: &call.principal, lane: &lane, mailbox, lists, known };
         let credential = || context.snapshot.authn.identify(asker).is_ok();
         tokio::select! {
             biased;
@@ -192,6 +192,7 @@ fn result(id: &Id) -> String {
 /// A stream that has been acknowledged.
 struct Telling<'a> {
     context: &'a Context,
+    asker: &'a Arc<Principal>,
     lane: &'a Lane,
     mailbox: &'a Mailbox,
     lists: Vec<Method>,
@@ -244,7 +245,7 @@ impl Telling<'_> {
         for method in self.lists.clone() {
             let mut changed = false;
             for (kind, known) in Kind::ALL.into_iter().zip(&mut self.known) {
-                let version = view.list(kind).version;
+                let version = view.offer(kind, &self.context.snapshot.checks, self.asker).version;
                 if kind.changed() == method && *known != version {
                     *known = version;
                     changed = true;

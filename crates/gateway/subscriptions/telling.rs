@@ -1,14 +1,15 @@
 //! A resource has changed: who hears of it, and how.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, sync::Arc};
 
-use admission::{Call, Decision, Sort, Target};
+use admission::{Call, Decision, Scene, Sort, Target};
 use bytes::Bytes;
 use tokio::{task::consume_budget, time::Instant};
 use wire::{Change, Frame, Method, Pieces, code, meta};
 
 use super::{Mouth, Party, Place};
 use crate::{
+    authn,
     catalog::{Catalog, View},
     gateway::Gateway,
 };
@@ -49,6 +50,15 @@ fn may_hear(checks: &admission::Checks, view: &View, party: &Party, exposed: &st
         frame: said.clone(),
         received: Instant::now().into_std(),
         grant: None,
+        scene: Scene {
+            server: Arc::clone(&view.server),
+            session: match &party.mouth {
+                Mouth::Session(session) => Some(Arc::clone(&session.name)),
+                Mouth::Listen(_) => None,
+            },
+            tainted: false,
+            now: authn::now(),
+        },
     };
     matches!(checks.decide(call), Decision::Admitted(_))
 }

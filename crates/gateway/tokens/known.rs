@@ -5,7 +5,7 @@ use std::{
     sync::Arc,
 };
 
-use admission::{Principal, TenantId};
+use admission::{Claims, Principal, TenantId};
 use arc_swap::{ArcSwap, ArcSwapOption};
 use config::LOCAL_ISSUER;
 
@@ -97,6 +97,7 @@ impl Credentials {
                 groups: boxed(&key.groups),
                 scopes: boxed(&key.scopes),
                 credential: format!("key:{}", key.id).into(),
+                claims: Claims::default(),
             }),
             servers: key.servers.as_deref().map(boxed),
             expires: key.expires,

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use admission::{Principal, Sort, Standing, Target, TenantId};
+use admission::{Facts, Principal, Scene, Sort, Standing, Target, TenantId};
 use wire::Budget;
 
 use super::*;
@@ -27,6 +27,7 @@ impl Fixture {
             frame: Frame::parse(text.into(), &Budget::CLIENT).unwrap(),
             received: Instant::now(),
             grant: None,
+            scene: Scene::at("default".into(), 0),
         };
         let thing = Thing {
             upstream: "hub".into(),
@@ -37,6 +38,7 @@ impl Fixture {
             standing: Standing::Offered,
             mirrors: Arc::default(),
             tasks: Default::default(),
+            facts: Arc::new(Facts::unknown("hub__act")),
         };
         let seal = Seal::new(vec![SealKey { id: 1, key: [7; 32], current: true }]).unwrap();
         Fixture { seal, call, thing, server: "default" }

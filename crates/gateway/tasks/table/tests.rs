@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use admission::{Sort, Standing, Thing};
+use admission::{Facts, Sort, Standing, Thing};
 use bytes::Bytes;
 
 use super::*;
@@ -26,6 +26,7 @@ fn begin(tasks: &Arc<Tasks>, subject: &str, ttl: u64) -> Arc<Task> {
         standing: Standing::Offered,
         mirrors: Arc::default(),
         tasks: Default::default(),
+        facts: Arc::new(Facts::unknown("hub__act")),
     });
     let task = Task::new(&slot, (&"default".into(), &thing), Some(ttl), Place::Nowhere);
     slot.put(task)

@@ -1,0 +1,276 @@
+//! One rule: whom and what it is about, under which condition, and what it says then.
+
+use std::sync::Arc;
+
+use regex::Regex;
+use wire::Method;
+
+use super::{
+    condition::{Condition, RuleError},
+    roots::Roots,
+};
+use crate::{Flaw, Principal, Rule as Name, Sort};
+
+/// What a rule says when it matches. Later in this list beats earlier.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Effect {
+    /// The call may leave.
+    Allow,
+    /// A person must say yes first.
+    Approve,
+    /// It may not.
+    Deny,
+}
+
+impl Effect {
+    /// The word in policy files and records.
+    pub fn word(self) -> &'static str {
+        match self {
+            Effect::Allow => "allow",
+            Effect::Approve => "approve",
+            Effect::Deny => "deny",
+        }
+    }
+}
+
+/// A text with `*` and `?`, compiled; it matches whole texts.
+#[derive(Clone, Debug)]
+pub struct Glob {
+    /// As written.
+    pub text: Box<str>,
+    /// Anchored at both ends.
+    pub regex: Regex,
+}
+
+impl Glob {
+    /// The text, when it stands for nothing but itself.
+    pub(super) fn literal(&self) -> Option<&str> {
+        (!self.text.contains(['*', '?'])).then_some(&self.text)
+    }
+}
+
+/// Whom a rule is about: every list that is there must have a match.
+#[derive(Clone, Debug, Default)]
+pub struct Who {
+    /// Names of principals.
+    pub ids: Option<Vec<Glob>>,
+    /// Groups, of which the principal has at least one.
+    pub groups: Option<Vec<Glob>>,
+    /// Scopes, of which the credential carries at least one.
+    pub scopes: Option<Vec<Glob>>,
+    /// Issuers.
+    pub issuers: Option<Vec<Glob>>,
+    /// Claims of the token, by name: a text, or one text of a list.
+    pub claims: Vec<(Box<str>, Vec<Glob>)>,
+}
+
+/// What messages a server may begin with a client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum AskKind {
+    /// `sampling/createMessage`.
+    Sampling,
+    /// `elicitation/create`.
+    Elicitation,
+    /// `roots/list`.
+    Roots,
+}
+
+/// What a rule is about; without any of it, it is about everything.
+#[derive(Clone, Debug, Default)]
+pub struct What {
+    /// Tools, by the name `UPSTREAM__NAME`.
+    pub tools: Option<Vec<Glob>>,
+    /// Prompts, by the name `UPSTREAM__NAME`.
+    pub prompts: Option<Vec<Glob>>,
+    /// Resources, by the URI that is forwarded.
+    pub resources: Option<Vec<Glob>>,
+    /// Questions of upstreams.
+    pub asks: Option<Vec<AskKind>>,
+}
+
+/// A rule as it is written, with what could be compiled compiled.
+#[derive(Clone, Debug)]
+pub struct Draft {
+    /// Its name.
+    pub name: Arc<str>,
+    /// Whom it is about.
+    pub who: Who,
+    /// The ids of upstreams it is about.
+    pub upstreams: Option<Vec<Glob>>,
+    /// The virtual servers it is about.
+    pub servers: Option<Vec<Glob>>,
+    /// The methods it is about.
+    pub methods: Option<Vec<Method>>,
+    /// What it is about.
+    pub what: What,
+    /// The condition, in CEL.
+    pub when: Option<String>,
+    /// What it says.
+    pub effect: Effect,
+    /// It only records.
+    pub shadow: bool,
+    /// What the model is told when it denies.
+    pub message: Option<Arc<str>>,
+}
+
+/// A compiled rule.
+#[derive(Debug)]
+pub(super) struct Rule {
+    pub(super) name: Arc<str>,
+    who: Who,
+    upstreams: Option<Vec<Glob>>,
+    servers: Option<Vec<Glob>>,
+    methods: Option<Vec<Method>>,
+    pub(super) what: What,
+    when: Option<Condition>,
+    pub(super) effect: Effect,
+    pub(super) shadow: bool,
+    pub(super) message: Option<Arc<str>>,
+}
+
+/// What a rule says of a call, or could say of calls like it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Match {
+    /// It is about the call.
+    Yes,
+    /// It is about something else; the word says what does not fit.
+    No(&'static str),
+    /// Its condition has no answer: of a call that is an error.
+    Error(RuleError),
+    /// It may be about the call: that depends on what is not known yet.
+    Open,
+}
+
+impl Rule {
+    /// Compiles a draft.
+    ///
+    /// # Errors
+    /// With every flaw of its condition.
+    pub(super) fn compile(draft: Draft) -> Result<Rule, Vec<Flaw>> {
+        let Draft { name, who, upstreams, servers, methods, what, when, effect, shadow, message } = draft;
+        let when = when.as_deref().map(Condition::compile).transpose()?;
+        Ok(Rule { name, who, upstreams, servers, methods, what, when, effect, shadow, message })
+    }
+
+    /// Whether it is about what is asked. Without a call, about calls of it.
+    pub(super) fn matches(&self, roots: &Roots<'_, '_>, subject: Subject<'_>) -> Match {
+        if !self.what.covers(subject) {
+            return Match::No("what it is about");
+        }
+        if !any(self.upstreams.as_deref(), roots.upstream) {
+            return Match::No("upstreams");
+        }
+        if !any(self.servers.as_deref(), roots.server) {
+            return Match::No("servers");
+        }
+        if let Err(key) = self.who.is(roots.asker) {
+            return Match::No(key);
+        }
+        let open = match (&self.methods, roots.call) {
+            (None, _) => false,
+            (Some(methods), Some(call)) => {
+                if !methods.iter().any(|method| method.name() == call.method) {
+                    return Match::No("methods");
+                }
+                false
+            }
+            (Some(methods), None) => !methods.iter().any(|method| Some(*method) == subject.used_by()),
+        };
+        match self.holds(roots) {
+            Match::Yes if open => Match::Open,
+            other => other,
+        }
+    }
+
+    fn holds(&self, roots: &Roots<'_, '_>) -> Match {
+        let Some(when) = &self.when else { return Match::Yes };
+        let roots = roots.reading(&when.reads);
+        let error = |error| if roots.call.is_some() { Match::Error(error) } else { Match::Open };
+        if let Some(unfit) = roots.unfit() {
+            return error(RuleError::new(unfit.to_string()));
+        }
+        match when.holds(&roots) {
+            Ok(true) => Match::Yes,
+            Ok(false) => Match::No("when"),
+            Err(why) => error(why),
+        }
+    }
+
+    /// The name, as decisions carry it.
+    pub(super) fn name(&self) -> Name {
+        Name::from(&*self.name)
+    }
+}
+
+/// What is asked about.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Subject<'s> {
+    /// A thing, by the name that rules know it by.
+    Thing(Sort, &'s str),
+    /// A question of an upstream.
+    Ask(AskKind),
+}
+
+impl Subject<'_> {
+    /// The method that things like it are there for.
+    fn used_by(self) -> Option<Method> {
+        match self {
+            Subject::Thing(Sort::Tool, _) => Some(Method::ToolsCall),
+            Subject::Thing(Sort::Prompt, _) => Some(Method::PromptsGet),
+            Subject::Thing(Sort::Resource, _) => Some(Method::ResourcesRead),
+            Subject::Ask(_) => None,
+        }
+    }
+}
+
+impl What {
+    fn is_everything(&self) -> bool {
+        self.tools.is_none() && self.prompts.is_none() && self.resources.is_none() && self.asks.is_none()
+    }
+
+    fn covers(&self, subject: Subject<'_>) -> bool {
+        let named = |globs: &Option<Vec<Glob>>, name: &str| {
+            globs.as_ref().is_some_and(|globs| globs.iter().any(|glob| glob.regex.is_match(name)))
+        };
+        self.is_everything()
+            || match subject {
+                Subject::Thing(Sort::Tool, name) => named(&self.tools, name),
+                Subject::Thing(Sort::Prompt, name) => named(&self.prompts, name),
+                Subject::Thing(Sort::Resource, name) => named(&self.resources, name),
+                Subject::Ask(kind) => self.asks.as_ref().is_some_and(|asks| asks.contains(&kind)),
+            }
+    }
+}
+
+impl Who {
+    /// Whether it is this principal; else the key that does not fit.
+    fn is(&self, asker: &Principal) -> Result<(), &'static str> {
+        let one_of = |globs: &Option<Vec<Glob>>, texts: &[Box<str>]| {
+            globs.is_none() || texts.iter().any(|text| any(globs.as_deref(), text))
+        };
+        if !any(self.ids.as_deref(), &asker.subject) {
+            return Err("principals.ids");
+        }
+        if !any(self.issuers.as_deref(), &asker.issuer) {
+            return Err("principals.issuers");
+        }
+        if !one_of(&self.groups, &asker.groups) {
+            return Err("principals.groups");
+        }
+        if !one_of(&self.scopes, &asker.scopes) {
+            return Err("principals.scopes");
+        }
+        let claimed = |(name, globs): &(Box<str>, Vec<Glob>)| {
+            asker.claims.texts(name).iter().any(|text| any(Some(globs), text))
+        };
+        if !self.claims.iter().all(claimed) {
+            return Err("principals.claims");
+        }
+        Ok(())
+    }
+}
+
+/// Whether one of the globs matches; without globs everything does.
+fn any(globs: Option<&[Glob]>, text: &str) -> bool {
+    globs.is_none_or(|globs| globs.iter().any(|glob| glob.regex.is_match(text)))
+}
