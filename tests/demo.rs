@@ -93,6 +93,15 @@ fn the_printed_line_gives_a_tools_answer_and_nothing_is_kept() {
         );
     }
 
+    assert!(!tools.iter().any(|tool| tool["name"] == "notes__clear"), "a rule hides it: {tools:?}");
+    let denied = Command::new(PORTCULLIS)
+        .args(["tools", "call", "notes__clear", "--url", url, "--token", key])
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&denied.stderr);
+    assert_eq!(denied.status.code(), Some(1), "{said}");
+    assert!(said.contains("unknown tool `notes__clear`"), "{said}");
+
     revoking_decides(&demo, &printed);
 
     let below = processes::descendants(demo.child.id());

@@ -36,6 +36,16 @@ const PORT: u16 = 7420;
 /// The only tenant.
 const TENANT: &str = "demo";
 
+/// Who may do what: everything but one.
+const POLICY: &str = "\
+default: allow
+rules:
+  - { name: keep-the-notes, tools: [notes__clear], effect: deny }
+tests:
+  - { call: notes__clear, expect: hide }
+  - { call: notes__list, expect: allow }
+";
+
 /// Runs the notes on standard input and output.
 pub(crate) fn serve_notes() {
     server::serve(&mut notes::Notes::new(), &mut stdio::Pipe::standard());
@@ -128,7 +138,8 @@ fn welcome(places: &Places, state_dir: &Path, key: &Secret) -> String {
     let authorization = format!("Bearer {}", key.expose());
     format!(
         r#"Portcullis demo: one door, two built-in MCP servers behind it:
-notes, a program (stdio), and clock, over HTTP.
+notes, a program (stdio), and clock, over HTTP. A rule keeps notes__clear from
+everybody: no list shows it, and who calls it is told that there is no such tool.
 
   MCP     {url}
   Status  portcullis status --admin http://{operators} --state-dir {}
@@ -194,13 +205,18 @@ impl Folder {
         let tenant = format!(
             r#"tenant: {TENANT}
 identity: {{ keys: true }}
+policies: [policies/demo.yaml]
 upstreams:
   notes: {{ command: {program}, args: [__demo-notes], share: tenant, trust: trusted }}
   clock: {{ url: "http://{clock}/mcp", share: tenant, trust: trusted }}
 "#
         );
-        fs::DirBuilder::new().mode(0o700).create(self.0.join("tenants"))?;
-        for (path, text) in [(&main, process), (&self.0.join("tenants/demo.yaml"), tenant)] {
+        for folder in ["tenants", "policies"] {
+            fs::DirBuilder::new().mode(0o700).create(self.0.join(folder))?;
+        }
+        let (tenant_file, policy_file) =
+            (self.0.join("tenants/demo.yaml"), self.0.join("policies/demo.yaml"));
+        for (path, text) in [(&main, process), (&tenant_file, tenant), (&policy_file, POLICY.to_owned())] {
             let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
             file.write_all(text.as_bytes())?;
         }

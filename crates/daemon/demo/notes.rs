@@ -32,6 +32,11 @@ impl Notes {
                 let query = text(arguments, "query")?.to_lowercase();
                 Ok(self.shown(|note| note.to_lowercase().contains(&query)))
             }
+            "clear" => {
+                self.notes.clear();
+                pipe.notify("notifications/resources/list_changed", &json!({}));
+                Ok(told("no notes are left".to_owned(), &json!({ "notes": [] })))
+            }
             _ => Err(Fault::params(format!("unknown tool `{name}`"))),
         }
     }
@@ -188,6 +193,13 @@ fn tools() -> Value {
             "inputSchema": input("query", "The text to look for"),
             "outputSchema": notes,
             "annotations": { "readOnlyHint": true },
+        },
+        {
+            "name": "clear",
+            "description": "Throw all notes away",
+            "inputSchema": { "type": "object", "additionalProperties": false },
+            "outputSchema": notes,
+            "annotations": { "readOnlyHint": false, "destructiveHint": true },
         },
     ] })
 }
