@@ -3,6 +3,7 @@
 //! Read `connection.rs` for what the gateway uses, `upstream.rs` for how a server is kept up, `stdio.rs` for a process and
 //! `supervisor.rs` for the other side of it, `remote.rs` for a server over HTTP.
 
+pub mod egress;
 pub mod supervisor;
 
 mod backoff;

@@ -18,6 +18,7 @@ mod socket;
 mod tls;
 
 pub(crate) use site::Site;
+pub(crate) use tls::of as tls_of;
 
 use crate::counters::Counters;
 use crate::declared::Behalf;
