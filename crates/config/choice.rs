@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::form::{Choice, Form};
-use crate::model::{Algorithm, Asks, Durability, ErrorStatus, Naming, Share, Sse, Trust};
+use crate::model::{Algorithm, Asks, Durability, ErrorStatus, Naming, Share, Signing, Sse, Trust};
 use crate::reader::nearest;
 use crate::word::{Mistake, Word};
 
@@ -118,6 +118,12 @@ choices! { Naming {
 choices! { ErrorStatus {
     "protocol" "the one MCP names: 400 or 404 with some errors" => ErrorStatus::Protocol;
     "ok" "always 200" => ErrorStatus::Ok;
+} refused {} }
+
+choices! { Signing {
+    "ES256" "ECDSA on P-256" => Signing::Es256;
+    "RS256" "RSA with SHA-256" => Signing::Rs256;
+    "EdDSA" "Ed25519" => Signing::EdDsa;
 } refused {} }
 
 choices! { Algorithm {

@@ -29,9 +29,9 @@ pub use check::load;
 pub use filter::{Filter, Pattern, PatternError};
 pub use ipnet::IpNet;
 pub use model::{
-    Algorithm, Asks, Audit, AuditSink, Config, Durability, ErrorStatus, Identity, Issuer, JwksSource,
-    LOCAL_ISSUER, Limits, Naming, Secret, ServerTls, SessionLimits, Share, Sse, Tenant, Timeouts, Transport,
-    Trust, Upstream, VirtualServer,
+    Algorithm, Asks, Audit, AuditSink, ClientProof, Config, Credential, Durability, ErrorStatus, Fact, Grant,
+    Identity, Issuer, JwksSource, LOCAL_ISSUER, Limits, Naming, Secret, ServerTls, SessionLimits, Share,
+    Signing, Sse, Tenant, Timeouts, TokenServer, Transport, Trust, Upstream, VirtualServer,
 };
 pub use problem::{Problem, Severity, render};
 pub use reference::reference;
@@ -48,6 +48,10 @@ pub trait Files {
     fn variable(&self, name: &str) -> Option<String>;
     /// A secret.
     fn secret(&self, name: &str) -> Option<String>;
+    /// A secret in a folder of the operator's; where there are no folders there is none.
+    fn secret_in(&self, _folder: &Path, _name: &str) -> Option<String> {
+        None
+    }
     /// The absolute path of a stdio command, looked up as the process would.
     fn program(&self, name: &str, dir: Option<&Path>) -> Option<PathBuf>;
 }

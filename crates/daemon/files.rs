@@ -18,20 +18,23 @@ const SECRET_BYTES: u64 = 64 * 1024;
 
 /// The file system and the environment of this process.
 ///
-/// A secret `NAME` is the file `NAME` in `$PORTCULLIS_SECRETS`, else in `secrets/` beside the main file, or in
-/// systemd's `$CREDENTIALS_DIRECTORY`; else the variable `PORTCULLIS_SECRET_NAME`. One final line end is not part of
-/// it. `UPSTREAM/NAME` is a file in a folder, or `PORTCULLIS_SECRET_UPSTREAM__NAME`.
+/// A secret `NAME` is the file `NAME` in `secrets_dir`, in `$PORTCULLIS_SECRETS`, else in `secrets/` beside the main
+/// file, or in systemd's `$CREDENTIALS_DIRECTORY`; else the variable `PORTCULLIS_SECRET_NAME`. One final line end is
+/// not part of it. `UPSTREAM/NAME` is a file in a folder, the credential `UPSTREAM__NAME` of systemd, which has no
+/// folders, or `PORTCULLIS_SECRET_UPSTREAM__NAME`.
 pub(crate) struct Disk {
-    secrets: Vec<PathBuf>,
+    secrets: PathBuf,
+    credentials: Option<PathBuf>,
 }
 
 impl Disk {
     /// For a main file: secrets may lie beside it.
     pub(crate) fn beside(main: &Path) -> Disk {
         let beside = || main.parent().unwrap_or(Path::new("")).join("secrets");
-        let own = env::var_os("PORTCULLIS_SECRETS").map_or_else(beside, PathBuf::from);
-        let given = env::var_os("CREDENTIALS_DIRECTORY").map(PathBuf::from);
-        Disk { secrets: [own].into_iter().chain(given).collect() }
+        Disk {
+            secrets: env::var_os("PORTCULLIS_SECRETS").map_or_else(beside, PathBuf::from),
+            credentials: env::var_os("CREDENTIALS_DIRECTORY").map(PathBuf::from),
+        }
     }
 }
 
@@ -52,17 +55,14 @@ impl Files for Disk {
     }
 
     fn secret(&self, name: &str) -> Option<String> {
-        let plain = |part: &str| {
-            let word = part.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b));
-            word && !part.is_empty() && !part.starts_with('.')
-        };
-        if !name.split('/').all(plain) {
-            return None;
-        }
-        let in_files = self.secrets.iter().find_map(|folder| read(&folder.join(name), SECRET_BYTES).ok());
-        let secret = in_files.or_else(|| env::var(secret_variable(name)).ok())?;
-        let line = secret.strip_suffix('\n').unwrap_or(&secret);
-        Some(line.strip_suffix('\r').unwrap_or(line).to_owned())
+        let given = || self.secret_in(self.credentials.as_deref()?, &name.replace('/', "__"));
+        let variable = || env::var(secret_variable(name)).ok().filter(|_| is_plain(name));
+        self.secret_in(&self.secrets, name).or_else(given).or_else(|| Some(line(&variable()?).to_owned()))
+    }
+
+    fn secret_in(&self, folder: &Path, name: &str) -> Option<String> {
+        let secret = is_plain(name).then(|| read(&folder.join(name), SECRET_BYTES).ok()).flatten()?;
+        Some(line(&secret).to_owned())
     }
 
     fn program(&self, name: &str, dir: Option<&Path>) -> Option<PathBuf> {
@@ -75,6 +75,21 @@ impl Files for Disk {
         let places = env::split_paths(&search).filter(|place| place.is_absolute());
         places.map(|place| place.join(name)).find(|path| is_program(path))
     }
+}
+
+/// Whether a name stays within its folder.
+fn is_plain(name: &str) -> bool {
+    let plain = |part: &str| {
+        let word = part.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b));
+        word && !part.is_empty() && !part.starts_with('.')
+    };
+    name.split('/').all(plain)
+}
+
+/// A secret without its last line end.
+fn line(secret: &str) -> &str {
+    let line = secret.strip_suffix('\n').unwrap_or(secret);
+    line.strip_suffix('\r').unwrap_or(line)
 }
 
 fn secret_variable(name: &str) -> String {
@@ -124,7 +139,14 @@ mod tests {
         fs::write(secrets.join("TOKEN"), "two\nlines\n").unwrap();
         fs::write(secrets.join("github/TOKEN"), "windows\r\n").unwrap();
         fs::write(folder.path().join("outside"), "x").unwrap();
-        let disk = Disk { secrets: vec![secrets] };
+        let credentials = folder.path().join("credentials");
+        fs::create_dir_all(&credentials).unwrap();
+        fs::write(credentials.join("github__APP"), "given\n").unwrap();
+        fs::write(credentials.join("TOKEN"), "not this one").unwrap();
+        let disk = Disk { secrets, credentials: Some(credentials) };
+        assert_eq!(disk.secret("github/APP").as_deref(), Some("given"));
+        assert_eq!(disk.secret_in(folder.path(), "outside").as_deref(), Some("x"));
+        assert_eq!(disk.secret_in(folder.path(), "secrets/../outside"), None);
         assert_eq!(disk.secret("TOKEN").as_deref(), Some("two\nlines"));
         assert_eq!(disk.secret("github/TOKEN").as_deref(), Some("windows"));
         for name in ["", "MISSING", "../outside", "github/../TOKEN", "/TOKEN", "github", "TOKEN/", ".hidden"]
@@ -139,7 +161,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let fifo = folder.path().join("fifo");
         mknodat(CWD, &fifo, FileType::Fifo, Mode::RUSR, 0).unwrap();
-        let disk = Disk { secrets: vec![folder.path().to_owned()] };
+        let disk = Disk { secrets: folder.path().to_owned(), credentials: None };
         for (path, kind) in
             [(&*fifo, "a FIFO"), (folder.path(), "a folder"), (Path::new("/dev/zero"), "a device")]
         {
@@ -161,7 +183,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let script = folder.path().join("serve.sh");
         fs::write(&script, "#!/bin/sh\n").unwrap();
-        let disk = Disk { secrets: Vec::new() };
+        let disk = Disk { secrets: PathBuf::new(), credentials: None };
         let shell = disk.program("sh", None).unwrap();
         assert!(shell.is_absolute() && shell.ends_with("sh"));
         assert_eq!(disk.program("./serve.sh", Some(folder.path())), None, "not executable");
@@ -177,7 +199,7 @@ mod tests {
         for name in ["a.yaml", "b.yaml", "c.json"] {
             fs::write(folder.path().join(name), name).unwrap();
         }
-        let disk = Disk { secrets: Vec::new() };
+        let disk = Disk { secrets: PathBuf::new(), credentials: None };
         let found = disk.matching(&folder.path().join("*.yaml")).unwrap();
         assert_eq!(found.len(), 2);
         assert_eq!(disk.read(&found[0]).unwrap(), "a.yaml");

@@ -243,6 +243,7 @@ impl Keeper {
                 error @ (UpstreamError::NotRunning { .. }
                 | UpstreamError::Exited { .. }
                 | UpstreamError::TimedOut { .. }
+                | UpstreamError::Credential { .. }
                 | UpstreamError::Busy),
             ) => error,
             // Some servers settle on the era of the first message: a new process may take the handshake yet.

@@ -48,7 +48,7 @@ impl Remote {
         behalf: &Behalf,
         counters: &Arc<Counters>,
     ) -> Result<Self, String> {
-        let client = Client::new(address)?;
+        let client = Client::new(address, behalf)?;
         let (link, queue) = Link::new(Arc::clone(counters), Carrier::Http, spec.line_cap, behalf.clone());
         let site = Site::new(Arc::clone(spec), address, client, link);
         site.link.ask_at(&site);

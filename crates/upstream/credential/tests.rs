@@ -1,0 +1,1 @@
+//! What is asked for, by whom, and how often.
