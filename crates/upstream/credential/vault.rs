@@ -4,6 +4,7 @@ use crate::caller::Caller;
 use aws_lc_rs::digest::{Context, SHA256};
 use http::HeaderValue;
 use std::collections::HashMap;
+use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::Semaphore;
@@ -72,6 +73,13 @@ impl Token {
 
     pub(super) fn header(&self) -> &HeaderValue {
         &self.header
+    }
+}
+
+impl fmt::Debug for Token {
+    /// It is a secret and never printed.
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("Token(***)")
     }
 }
 
