@@ -3,7 +3,7 @@
 use std::{
     env, fs,
     io::{self, Read as _},
-    os::unix::fs::{FileTypeExt as _, OpenOptionsExt as _, PermissionsExt as _},
+    os::unix::fs::{FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _},
     path::{Path, PathBuf},
 };
 
@@ -40,7 +40,9 @@ impl Disk {
 
 impl Files for Disk {
     fn read(&self, path: &Path) -> io::Result<String> {
-        read(path, FILE_BYTES)
+        let file = open(path)?;
+        guarded(path, &file.metadata()?)?;
+        text(file, FILE_BYTES)
     }
 
     fn matching(&self, pattern: &Path) -> io::Result<Vec<PathBuf>> {
@@ -97,7 +99,36 @@ fn secret_variable(name: &str) -> String {
     format!("PORTCULLIS_SECRET_{name}")
 }
 
+/// Whoever can write a configuration runs programs as us, so nobody else may: not the file, and no folder that it is
+/// found by (security 45). What was opened is what is looked at.
+fn guarded(path: &Path, opened: &fs::Metadata) -> io::Result<()> {
+    let denied = |why: String| io::Error::new(io::ErrorKind::PermissionDenied, why);
+    if opened.mode() & 0o022 != 0 {
+        return Err(denied("others may write to it: `chmod go-w` it".to_owned()));
+    }
+    if ![0, rustix::process::geteuid().as_raw()].contains(&opened.uid()) {
+        return Err(denied("it belongs to another user".to_owned()));
+    }
+    let place = fs::canonicalize(path)?;
+    let found = fs::metadata(&place)?;
+    if (found.dev(), found.ino()) != (opened.dev(), opened.ino()) {
+        return Err(denied("it was replaced while it was read".to_owned()));
+    }
+    for folder in place.ancestors().skip(1) {
+        let mode = fs::metadata(folder)?.mode();
+        // In a sticky folder nobody can replace what is another's.
+        if mode & 0o002 != 0 && mode & 0o1000 == 0 {
+            return Err(denied(format!("everybody may write to `{}`, where it lies", folder.display())));
+        }
+    }
+    Ok(())
+}
+
 fn read(path: &Path, most: u64) -> io::Result<String> {
+    text(open(path)?, most)
+}
+
+fn open(path: &Path) -> io::Result<fs::File> {
     // Opening a FIFO, or reading some devices, would wait for somebody who may never come.
     let flags = OFlags::NONBLOCK | OFlags::NOCTTY;
     let file = fs::OpenOptions::new().read(true).custom_flags(flags.bits().cast_signed()).open(path)?;
@@ -106,6 +137,10 @@ fn read(path: &Path, most: u64) -> io::Result<String> {
         let why = format!("it is {}, not a regular file", name(kind));
         return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
     }
+    Ok(file)
+}
+
+fn text(file: fs::File, most: u64) -> io::Result<String> {
     let mut text = String::new();
     file.take(most + 1).read_to_string(&mut text)?;
     if text.len() as u64 > most {
@@ -152,6 +187,27 @@ mod tests {
         for name in ["", "MISSING", "../outside", "github/../TOKEN", "/TOKEN", "github", "TOKEN/", ".hidden"]
         {
             assert_eq!(disk.secret(name), None, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_configuration_that_others_can_write_is_not_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let disk = Disk { secrets: PathBuf::new(), credentials: None };
+        let (file, open) = (folder.path().join("a.yaml"), folder.path().join("open"));
+        fs::write(&file, "x").unwrap();
+        fs::create_dir(&open).unwrap();
+        let link = folder.path().join("link.yaml");
+        std::os::unix::fs::symlink(open.join("a.yaml"), &link).unwrap();
+        fs::write(open.join("a.yaml"), "x").unwrap();
+        let mode = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+        for (bits, fine) in [(0o600, true), (0o644, true), (0o666, false), (0o664, false), (0o602, false)] {
+            mode(&file, bits);
+            assert_eq!(disk.read(&file).is_ok(), fine, "{bits:o}");
+        }
+        for (bits, fine) in [(0o755, true), (0o777, false), (0o1777, true)] {
+            mode(&open, bits);
+            assert_eq!(disk.read(&link).is_ok(), fine, "{bits:o}");
         }
     }
 
