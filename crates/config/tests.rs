@@ -11,6 +11,7 @@ mod examples;
 mod faults;
 mod identity;
 mod meaning;
+mod page;
 mod references;
 
 /// Files, variables, secrets and programs of a test.
