@@ -2,8 +2,9 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use tokio::time::timeout;
 
 /// A seat is made for somebody who calls: they are not far behind.
@@ -37,24 +38,54 @@ impl fmt::Debug for Caller {
 
 /// For whom a seat speaks when nobody in particular asks: the last of its principal's callers.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Speaker(Arc<watch::Sender<Option<Arc<Caller>>>>);
+pub(crate) struct Speaker(Arc<Last>);
+
+#[derive(Debug, Default)]
+struct Last {
+    caller: watch::Sender<Option<Arc<Caller>>>,
+    /// The keeper of the seat has not looked at it yet.
+    is_news: AtomicBool,
+    news: Notify,
+}
 
 impl Speaker {
     /// From now on it is this one.
     pub(crate) fn is(&self, caller: &Arc<Caller>) {
-        self.0.send_if_modified(|last| {
+        let Last { caller: last, is_news, news } = &*self.0;
+        let changed = last.send_if_modified(|last| {
             let same = last.as_ref().is_some_and(|last| last == caller);
             if !same {
                 *last = Some(Arc::clone(caller));
             }
             !same
         });
+        if changed {
+            is_news.store(true, Ordering::SeqCst);
+            news.notify_one();
+        }
     }
 
     /// Who it is. Waits for the first.
     pub(crate) async fn caller(&self) -> Option<Arc<Caller>> {
-        let mut callers = self.0.subscribe();
+        let mut callers = self.0.caller.subscribe();
         let found = timeout(PATIENCE, callers.wait_for(Option::is_some)).await.ok()?.ok()?;
         found.clone()
+    }
+
+    /// Whether another one came since [`Speaker::heard`].
+    pub(crate) fn is_news(&self) -> bool {
+        self.0.is_news.load(Ordering::SeqCst)
+    }
+
+    /// Whoever came so far is known.
+    pub(crate) fn heard(&self) {
+        self.0.is_news.store(false, Ordering::SeqCst);
+    }
+
+    /// Returns when another one came.
+    pub(crate) async fn another(&self) {
+        while !self.is_news() {
+            self.0.news.notified().await;
+        }
     }
 }

@@ -128,6 +128,8 @@ impl Upstream {
             Status::Starting { .. } => false,
             // Closed a moment ago: the keeper says shortly what comes next.
             Status::Up { connection, .. } => connection.is_open(),
+            // The keeper looks at once whether another caller's token is taken.
+            Status::Waiting { error: UpstreamError::Credential { .. }, .. } => !self.speaker.is_news(),
             Status::Waiting { .. } | Status::Stopped => true,
         });
         let Ok(Ok(status)) = tokio::time::timeout(self.spec.patience.start, open).await else {

@@ -181,6 +181,27 @@ async fn a_redirect_within_the_origin_is_followed_with_method_and_body() {
 }
 
 #[tokio::test]
+async fn a_token_that_was_not_exchanged_keeps_no_later_one_waiting() {
+    let (_issuer, url) = issuer(|asked| match fields(asked)["subject_token"].as_str() {
+        "old" => (400, json!({ "error": "invalid_grant" })),
+        _ => (200, token("tok")),
+    })
+    .await;
+    let proof = Proof::Exchange { grant: grant(TokenServer::Endpoint(url)), audience: None };
+    let fake = server(&credential(proof)).await;
+    let upstream = fake.start_for(Seat::Principal("ann".into()), Declared::nothing());
+    let (old, new) = (caller("ann", Some("old")), caller("ann", Some("new")));
+    upstream.speak_for(&old);
+    let refused = no("its token server does not take the caller's token (invalid_grant)");
+    for _ in 0..3 {
+        assert_eq!(call(&upstream, Some(&old)).await, refused);
+    }
+    upstream.speak_for(&new);
+    call(&upstream, Some(&new)).await.unwrap();
+    upstream.stop().await;
+}
+
+#[tokio::test]
 async fn a_seat_of_a_principal_waits_for_who_calls() {
     let (_issuer, url) = generous().await;
     let proof = Proof::Exchange { grant: grant(TokenServer::Endpoint(url)), audience: None };
