@@ -56,7 +56,7 @@ impl Word for HttpUrl {
 }
 
 /// An `http` or `https` URL without credentials.
-fn http_url(text: &str, example: &str) -> Result<Url, Mistake> {
+pub(crate) fn http_url(text: &str, example: &str) -> Result<Url, Mistake> {
     let hint = format!("write it like `{example}`");
     let url = match Url::parse(text) {
         Ok(url) => url,

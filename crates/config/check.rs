@@ -1,5 +1,6 @@
 //! From what is written to what it means, with every problem of every file.
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -7,8 +8,9 @@ use std::sync::Arc;
 use crate::model::{Config, Tenant};
 use crate::problem::{Place, Problem, Severity, Source};
 use crate::reader::{At, Reader, Written};
-use crate::{Files, Loaded, raw, tree};
+use crate::{Files, Flaw, Loaded, raw, tree};
 
+mod credential;
 mod http;
 mod identity;
 mod policy;
@@ -36,6 +38,43 @@ struct Checker<'a> {
     policies: Vec<PathBuf>,
 }
 
+/// The same files, with the folder of secrets that the main file names.
+struct Secrets<'a> {
+    files: &'a dyn Files,
+    folder: Option<PathBuf>,
+}
+
+impl Files for Secrets<'_> {
+    fn read(&self, path: &Path) -> io::Result<String> {
+        self.files.read(path)
+    }
+
+    fn matching(&self, pattern: &Path) -> io::Result<Vec<PathBuf>> {
+        self.files.matching(pattern)
+    }
+
+    fn variable(&self, name: &str) -> Option<String> {
+        self.files.variable(name)
+    }
+
+    fn secret(&self, name: &str) -> Option<String> {
+        let there = self.folder.as_ref().and_then(|folder| self.files.secret_in(folder, name));
+        there.or_else(|| self.files.secret(name))
+    }
+
+    fn secret_in(&self, folder: &Path, name: &str) -> Option<String> {
+        self.files.secret_in(folder, name)
+    }
+
+    fn program(&self, name: &str, dir: Option<&Path>) -> Option<PathBuf> {
+        self.files.program(name, dir)
+    }
+
+    fn condition(&self, text: &str) -> Result<(), Vec<Flaw>> {
+        self.files.condition(text)
+    }
+}
+
 /// Loads the main file and the tenants it names; fails with every problem of every file at once.
 pub fn load(path: &Path, files: &dyn Files) -> Result<Loaded, Vec<Problem>> {
     let mut checker = Checker {
@@ -51,6 +90,9 @@ pub fn load(path: &Path, files: &dyn Files) -> Result<Loaded, Vec<Problem>> {
     let folder = path.parent().unwrap_or(Path::new(""));
     let process = main.raw.unwrap_or_default();
     let mut config = checker.process(&process, folder);
+    let secrets =
+        Secrets { files, folder: process.secrets_dir.as_ref().map(|written| folder.join(&written.0)) };
+    let mut checker = Checker { files: &secrets, ..checker };
 
     let paths = checker.tenant_files(&process, &Place::top(&main.source));
     let others = raw::Process::KEYS;

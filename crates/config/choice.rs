@@ -4,8 +4,8 @@ use serde_json::{Value, json};
 
 use crate::form::{Choice, Form};
 use crate::model::{
-    self, Algorithm, Asking, Asks, Deed, Durability, Effect, ErrorStatus, Expectation, Naming, Share, Sse,
-    Trust,
+    self, Algorithm, Asking, Asks, Deed, Durability, Effect, ErrorStatus, Expectation, Naming, Share,
+    Signing, Sse, Trust,
 };
 use crate::reader::nearest;
 use crate::word::{Mistake, Word};
@@ -153,6 +153,12 @@ choices! { Expectation {
     "approve" "a person must say yes first" => Expectation::Approve;
     "deny" "it may not, hidden or not" => Expectation::Deny;
     "hide" "it may not, and is not shown" => Expectation::Hide;
+} refused {} }
+
+choices! { Signing {
+    "ES256" "ECDSA on P-256" => Signing::Es256;
+    "RS256" "RSA with SHA-256" => Signing::Rs256;
+    "EdDSA" "Ed25519" => Signing::EdDsa;
 } refused {} }
 
 choices! { Algorithm {

@@ -1,4 +1,4 @@
-//! Words of what proves someone: issuers and their keys, claims, scopes, and the header we show to an upstream.
+//! Words of what proves someone: issuers and their keys, claims, scopes, and the headers we show to an upstream.
 
 use std::path::PathBuf;
 
@@ -7,7 +7,12 @@ use url::Url;
 
 use crate::form::Form;
 use crate::model::{JwksSource, LOCAL_ISSUER, Secret};
+use crate::section::Name;
 use crate::word::{Mistake, Secrets, Word};
+
+pub(crate) use client::{ClientId, ClientSecret, KeyId, Requested, ResourceUrl, ServerIssuer, TokenUrl};
+
+mod client;
 
 /// The longest issuer, audience, claim or scope, in bytes.
 const NAME_BYTES: usize = 512;
@@ -185,6 +190,10 @@ impl Word for HeaderName {
     fn sample(&self) -> Value {
         json!(self.0)
     }
+}
+
+impl Name for HeaderName {
+    const NAMES: &'static str = "header names";
 }
 
 /// The value of such a header, held as a secret.

@@ -16,6 +16,8 @@ pub(crate) enum Form {
     Map { of: &'static str, value: Box<Form> },
     /// Known keys.
     Section(Section),
+    /// One word, or known keys.
+    WordOr(&'static Choice, Section),
 }
 
 /// A mapping with known keys.
@@ -109,6 +111,7 @@ impl Form {
             Form::List(item) => format!("a list ({})", item.words()),
             Form::Map { of, .. } => format!("a mapping by {of}"),
             Form::Section(_) => "a mapping".to_owned(),
+            Form::WordOr(choice, _) => format!("`{}` or a mapping", choice.word),
         }
     }
 }

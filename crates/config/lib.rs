@@ -29,10 +29,11 @@ pub use check::load;
 pub use filter::{Filter, Pattern, PatternError};
 pub use ipnet::IpNet;
 pub use model::{
-    Algorithm, Approvers, Asked, Asking, Asks, Audit, AuditSink, Config, Deed, Durability, Effect,
-    ErrorStatus, Expectation, Identity, Issuer, JwksSource, LOCAL_ISSUER, Limits, Mode, Naming, Policy,
-    PolicyRule, PolicyTest, Principals, Secret, ServerTls, SessionLimits, Share, Sse, Tenant, TestFacts,
-    TestPrincipal, Timeouts, Transport, Trust, Upstream, VirtualServer,
+    Algorithm, Approvers, Asked, Asking, Asks, Audit, AuditSink, ClientProof, Config, Credential, Deed,
+    Durability, Effect, ErrorStatus, Expectation, Fact, Grant, Identity, Issuer, JwksSource, LOCAL_ISSUER,
+    Limits, Mode, Naming, Policy, PolicyRule, PolicyTest, Principals, Secret, ServerTls, SessionLimits,
+    Share, Signing, Sse, Tenant, TestFacts, TestPrincipal, Timeouts, TokenServer, Transport, Trust, Upstream,
+    VirtualServer,
 };
 pub use problem::{Problem, Severity, render};
 pub use reference::reference;
@@ -49,6 +50,10 @@ pub trait Files {
     fn variable(&self, name: &str) -> Option<String>;
     /// A secret.
     fn secret(&self, name: &str) -> Option<String>;
+    /// A secret in a folder of the operator's; where there are no folders there is none.
+    fn secret_in(&self, _folder: &Path, _name: &str) -> Option<String> {
+        None
+    }
     /// The absolute path of a stdio command, looked up as the process would.
     fn program(&self, name: &str, dir: Option<&Path>) -> Option<PathBuf>;
     /// Whether the condition of a rule compiles; this crate knows no expressions.

@@ -18,6 +18,10 @@ pub use policy::{
     TestFacts, TestPrincipal,
 };
 
+pub use credential::{ClientProof, Credential, Fact, Grant, Signing, TokenServer};
+
+mod credential;
+
 /// The whole checked configuration: the process and its tenants.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -249,8 +253,8 @@ pub enum Transport {
     Http {
         /// Its endpoint: https, or on this machine, or the operator accepts that it is in the clear.
         url: Url,
-        /// What proves us to it; the names in lower case.
-        headers: Vec<(String, Secret)>,
+        /// What proves us to it.
+        credential: Box<Credential>,
         /// Authorities accepted beside those of the system, in a PEM file.
         ca: Option<PathBuf>,
         /// The certificate we show, in a PEM file; only together with `key`.

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::address::{Address, Endpoint, Host, HttpUrl, Network, Origin, ProxyUrl};
 use crate::choice::{Mode, OneOf, Signature};
-use crate::credential::{Audience, Claim, HeaderName, HeaderText, IssuerName, Jwks, Scope};
+use crate::credential::{Audience, Claim, IssuerName, Jwks, Scope};
 use crate::form::Form;
 use crate::model::{Algorithm, Asks, Durability, ErrorStatus, Naming, Share, Sse, Trust};
 use crate::quantity::{Count, Size, Time};
@@ -17,6 +17,7 @@ use crate::words::{
     Argument, Command, Expression, FileGlob, FilePath, Folder, Glob, Held, Id, Label, Variable,
 };
 
+pub(crate) mod credential;
 pub(crate) mod policy;
 
 const DAY_MS: u64 = 86_400_000;
@@ -53,6 +54,8 @@ section! { "portcullis.yaml"
         "allowed_origins" allowed_origins: Vec<At<Origin>> = Vec::new();
         /// The folder of everything that outlives a restart; made with mode 0700.
         "state_dir" state_dir: Folder = Folder("state".into());
+        /// A folder with a file for each secret, named as the secret is, relative to this file. It is looked in first.
+        "secrets_dir" secrets_dir: Folder;
         /// The tenant files, one tenant each. When this key is left out, files that do not exist are no problem.
         "tenants" tenants: FileGlob = FileGlob("tenants/*.yaml".into());
         /// Bounds of client sessions.
@@ -255,7 +258,7 @@ section! { "upstreams.ID"
         /// Accept that `url` is http off this machine: everything can be read and changed on the way.
         "insecure" insecure: bool = false;
         /// What proves the gateway to the server.
-        "credential" credential: Credential;
+        "credential" credential: credential::Shown;
         /// Certificates of the connection, beyond the authorities of the system.
         "tls" tls: UpstreamTls = UpstreamTls::default();
         /// The proxy that the server is reached through, such as `http://proxy.example.com:3128`.
@@ -288,17 +291,6 @@ section! { "upstreams.ID"
         "pins": "no definition would be pinned";
         "approval": "no person would be asked";
     }
-}
-
-section! { "credential"
-    /// One header that proves the gateway to the server. What clients send to the gateway never goes there.
-    Credential {
-        /// Its name.
-        "header" header: HeaderName, required;
-        /// Its value, such as `"Bearer ${secret:NAME}"`. It is held as a secret.
-        "value" value: HeaderText, required;
-    }
-    refused {}
 }
 
 section! { "upstreams.ID.tls"

@@ -32,7 +32,7 @@ In the values of these files, and nowhere else:
 |---|---|
 | `${VAR}`, `${env:VAR}` | an environment variable; not set is a problem |
 | `${VAR:-default}`, `${env:VAR:-default}` | the same, or `default` when it is not set or empty |
-| `${secret:NAME}` | a secret; not set or empty is a problem. In `env` and `credential` only (and in `args`, with a warning) |
+| `${secret:NAME}` | a secret; not set or empty is a problem. The file of this name in `secrets_dir`, `$PORTCULLIS_SECRETS` (`secrets/` beside the main file when that is not set) or systemd's `$CREDENTIALS_DIRECTORY`, without its last line end; else the variable `PORTCULLIS_SECRET_NAME`. In `env` and `credential` only (and in `args`, with a warning) |
 | `${secret:UPSTREAM/NAME}` | a secret that only the upstream `UPSTREAM` may use |
 | `$$` | a literal `$` |
 
@@ -77,7 +77,7 @@ fn collect<'a>(form: &'a Form, sections: &mut Vec<&'a Section>) {
         Form::Scalar { .. } | Form::Choice(_) => {}
         Form::List(item) => collect(item, sections),
         Form::Map { value, .. } => collect(value, sections),
-        Form::Section(section) => {
+        Form::Section(section) | Form::WordOr(_, section) => {
             if sections.iter().any(|known| known.title == section.title) {
                 return;
             }

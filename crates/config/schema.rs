@@ -33,6 +33,7 @@ fn of(form: &Form) -> Value {
         Form::List(item) => json!({ "type": "array", "items": of(item) }),
         Form::Map { value, .. } => json!({ "type": "object", "additionalProperties": of(value) }),
         Form::Section(section) => mapping(section),
+        Form::WordOr(choice, section) => json!({ "anyOf": [{ "const": choice.word }, mapping(section)] }),
     }
 }
 
@@ -46,7 +47,8 @@ fn mapping(section: &Section) -> Value {
         match &key.presence {
             Presence::Required => required.push(key.name),
             Presence::Either { or } => {
-                either.extend([json!({ "required": [key.name] }), json!({ "required": [or] })]);
+                let both = [json!({ "required": [key.name] }), json!({ "required": [or] })];
+                either.push(json!({ "oneOf": both }));
             }
             Presence::Optional | Presence::Default(Value::Null) => {}
             Presence::Default(value) => merge(&mut schema, json!({ "default": value })),
@@ -66,8 +68,10 @@ fn mapping(section: &Section) -> Value {
     if !required.is_empty() {
         merge(&mut schema, json!({ "required": required }));
     }
-    if !either.is_empty() {
-        merge(&mut schema, json!({ "oneOf": either }));
+    match either.len() {
+        0 => {}
+        1 => either.into_iter().for_each(|one| merge(&mut schema, one)),
+        _ => merge(&mut schema, json!({ "allOf": either })),
     }
     schema
 }

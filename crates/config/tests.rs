@@ -6,10 +6,12 @@ use std::path::{Path, PathBuf};
 
 use crate::{Files, Loaded, Pattern, Problem, load, render};
 
+mod credentials;
 mod examples;
 mod faults;
 mod identity;
 mod meaning;
+mod page;
 mod references;
 
 /// Files, variables, secrets and programs of a test.
@@ -73,6 +75,11 @@ impl Files for Memory {
         let known =
             [("TOKEN", "hunter2"), ("a/TOKEN", "hunter3"), ("github/TOKEN", "hunter4"), ("EMPTY", "")];
         known.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned())
+    }
+
+    fn secret_in(&self, folder: &Path, name: &str) -> Option<String> {
+        let text = self.texts.get(&folder.join(name))?;
+        Some(text.trim_end_matches('\n').to_owned())
     }
 
     fn program(&self, name: &str, _dir: Option<&Path>) -> Option<PathBuf> {

@@ -3,7 +3,7 @@
 use std::{
     env, fs,
     io::{self, Read as _},
-    os::unix::fs::{FileTypeExt as _, OpenOptionsExt as _, PermissionsExt as _},
+    os::unix::fs::{FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _},
     path::{Path, PathBuf},
 };
 
@@ -18,26 +18,31 @@ const SECRET_BYTES: u64 = 64 * 1024;
 
 /// The file system and the environment of this process.
 ///
-/// A secret `NAME` is the file `NAME` in `$PORTCULLIS_SECRETS`, else in `secrets/` beside the main file, or in
-/// systemd's `$CREDENTIALS_DIRECTORY`; else the variable `PORTCULLIS_SECRET_NAME`. One final line end is not part of
-/// it. `UPSTREAM/NAME` is a file in a folder, or `PORTCULLIS_SECRET_UPSTREAM__NAME`.
+/// A secret `NAME` is the file `NAME` in `secrets_dir`, in `$PORTCULLIS_SECRETS`, else in `secrets/` beside the main
+/// file, or in systemd's `$CREDENTIALS_DIRECTORY`; else the variable `PORTCULLIS_SECRET_NAME`. One final line end is
+/// not part of it. `UPSTREAM/NAME` is a file in a folder, the credential `UPSTREAM__NAME` of systemd, which has no
+/// folders, or `PORTCULLIS_SECRET_UPSTREAM__NAME`.
 pub(crate) struct Disk {
-    secrets: Vec<PathBuf>,
+    secrets: PathBuf,
+    credentials: Option<PathBuf>,
 }
 
 impl Disk {
     /// For a main file: secrets may lie beside it.
     pub(crate) fn beside(main: &Path) -> Disk {
         let beside = || main.parent().unwrap_or(Path::new("")).join("secrets");
-        let own = env::var_os("PORTCULLIS_SECRETS").map_or_else(beside, PathBuf::from);
-        let given = env::var_os("CREDENTIALS_DIRECTORY").map(PathBuf::from);
-        Disk { secrets: [own].into_iter().chain(given).collect() }
+        Disk {
+            secrets: env::var_os("PORTCULLIS_SECRETS").map_or_else(beside, PathBuf::from),
+            credentials: env::var_os("CREDENTIALS_DIRECTORY").map(PathBuf::from),
+        }
     }
 }
 
 impl Files for Disk {
     fn read(&self, path: &Path) -> io::Result<String> {
-        read(path, FILE_BYTES)
+        let file = open(path)?;
+        guarded(path, &file.metadata()?)?;
+        text(file, FILE_BYTES)
     }
 
     fn matching(&self, pattern: &Path) -> io::Result<Vec<PathBuf>> {
@@ -52,17 +57,14 @@ impl Files for Disk {
     }
 
     fn secret(&self, name: &str) -> Option<String> {
-        let plain = |part: &str| {
-            let word = part.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b));
-            word && !part.is_empty() && !part.starts_with('.')
-        };
-        if !name.split('/').all(plain) {
-            return None;
-        }
-        let in_files = self.secrets.iter().find_map(|folder| read(&folder.join(name), SECRET_BYTES).ok());
-        let secret = in_files.or_else(|| env::var(secret_variable(name)).ok())?;
-        let line = secret.strip_suffix('\n').unwrap_or(&secret);
-        Some(line.strip_suffix('\r').unwrap_or(line).to_owned())
+        let given = || self.secret_in(self.credentials.as_deref()?, &name.replace('/', "__"));
+        let variable = || env::var(secret_variable(name)).ok().filter(|_| is_plain(name));
+        self.secret_in(&self.secrets, name).or_else(given).or_else(|| Some(line(&variable()?).to_owned()))
+    }
+
+    fn secret_in(&self, folder: &Path, name: &str) -> Option<String> {
+        let secret = is_plain(name).then(|| read(&folder.join(name), SECRET_BYTES).ok()).flatten()?;
+        Some(line(&secret).to_owned())
     }
 
     fn condition(&self, text: &str) -> Result<(), Vec<config::Flaw>> {
@@ -81,12 +83,56 @@ impl Files for Disk {
     }
 }
 
+/// Whether a name stays within its folder.
+fn is_plain(name: &str) -> bool {
+    let plain = |part: &str| {
+        let word = part.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b));
+        word && !part.is_empty() && !part.starts_with('.')
+    };
+    name.split('/').all(plain)
+}
+
+/// A secret without its last line end.
+fn line(secret: &str) -> &str {
+    let line = secret.strip_suffix('\n').unwrap_or(secret);
+    line.strip_suffix('\r').unwrap_or(line)
+}
+
 fn secret_variable(name: &str) -> String {
     let name = name.replace('/', "__").replace(['-', '.'], "_").to_ascii_uppercase();
     format!("PORTCULLIS_SECRET_{name}")
 }
 
+/// Whoever can write a configuration runs programs as us, so nobody else may: not the file, and no folder that it is
+/// found by (security 45). What was opened is what is looked at.
+fn guarded(path: &Path, opened: &fs::Metadata) -> io::Result<()> {
+    let denied = |why: String| io::Error::new(io::ErrorKind::PermissionDenied, why);
+    if opened.mode() & 0o022 != 0 {
+        return Err(denied("others may write to it: `chmod go-w` it".to_owned()));
+    }
+    if ![0, rustix::process::geteuid().as_raw()].contains(&opened.uid()) {
+        return Err(denied("it belongs to another user".to_owned()));
+    }
+    let place = fs::canonicalize(path)?;
+    let found = fs::metadata(&place)?;
+    if (found.dev(), found.ino()) != (opened.dev(), opened.ino()) {
+        return Err(denied("it was replaced while it was read".to_owned()));
+    }
+    for folder in place.ancestors().skip(1) {
+        let mode = fs::metadata(folder)?.mode();
+        // In a sticky folder nobody can replace what is another's.
+        if mode & 0o002 != 0 && mode & 0o1000 == 0 {
+            return Err(denied(format!("everybody may write to `{}`, where it lies", folder.display())));
+        }
+    }
+    Ok(())
+}
+
 fn read(path: &Path, most: u64) -> io::Result<String> {
+    text(open(path)?, most)
+}
+
+fn open(path: &Path) -> io::Result<fs::File> {
     // Opening a FIFO, or reading some devices, would wait for somebody who may never come.
     let flags = OFlags::NONBLOCK | OFlags::NOCTTY;
     let file = fs::OpenOptions::new().read(true).custom_flags(flags.bits().cast_signed()).open(path)?;
@@ -95,6 +141,10 @@ fn read(path: &Path, most: u64) -> io::Result<String> {
         let why = format!("it is {}, not a regular file", name(kind));
         return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
     }
+    Ok(file)
+}
+
+fn text(file: fs::File, most: u64) -> io::Result<String> {
     let mut text = String::new();
     file.take(most + 1).read_to_string(&mut text)?;
     if text.len() as u64 > most {
@@ -128,7 +178,14 @@ mod tests {
         fs::write(secrets.join("TOKEN"), "two\nlines\n").unwrap();
         fs::write(secrets.join("github/TOKEN"), "windows\r\n").unwrap();
         fs::write(folder.path().join("outside"), "x").unwrap();
-        let disk = Disk { secrets: vec![secrets] };
+        let credentials = folder.path().join("credentials");
+        fs::create_dir_all(&credentials).unwrap();
+        fs::write(credentials.join("github__APP"), "given\n").unwrap();
+        fs::write(credentials.join("TOKEN"), "not this one").unwrap();
+        let disk = Disk { secrets, credentials: Some(credentials) };
+        assert_eq!(disk.secret("github/APP").as_deref(), Some("given"));
+        assert_eq!(disk.secret_in(folder.path(), "outside").as_deref(), Some("x"));
+        assert_eq!(disk.secret_in(folder.path(), "secrets/../outside"), None);
         assert_eq!(disk.secret("TOKEN").as_deref(), Some("two\nlines"));
         assert_eq!(disk.secret("github/TOKEN").as_deref(), Some("windows"));
         for name in ["", "MISSING", "../outside", "github/../TOKEN", "/TOKEN", "github", "TOKEN/", ".hidden"]
@@ -138,12 +195,33 @@ mod tests {
     }
 
     #[test]
+    fn a_configuration_that_others_can_write_is_not_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let disk = Disk { secrets: PathBuf::new(), credentials: None };
+        let (file, open) = (folder.path().join("a.yaml"), folder.path().join("open"));
+        fs::write(&file, "x").unwrap();
+        fs::create_dir(&open).unwrap();
+        let link = folder.path().join("link.yaml");
+        std::os::unix::fs::symlink(open.join("a.yaml"), &link).unwrap();
+        fs::write(open.join("a.yaml"), "x").unwrap();
+        let mode = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+        for (bits, fine) in [(0o600, true), (0o644, true), (0o666, false), (0o664, false), (0o602, false)] {
+            mode(&file, bits);
+            assert_eq!(disk.read(&file).is_ok(), fine, "{bits:o}");
+        }
+        for (bits, fine) in [(0o755, true), (0o777, false), (0o1777, true)] {
+            mode(&open, bits);
+            assert_eq!(disk.read(&link).is_ok(), fine, "{bits:o}");
+        }
+    }
+
+    #[test]
     fn what_is_no_regular_file_is_told_and_not_waited_for() {
         use rustix::fs::{CWD, FileType, Mode, mknodat};
         let folder = tempfile::tempdir().unwrap();
         let fifo = folder.path().join("fifo");
         mknodat(CWD, &fifo, FileType::Fifo, Mode::RUSR, 0).unwrap();
-        let disk = Disk { secrets: vec![folder.path().to_owned()] };
+        let disk = Disk { secrets: folder.path().to_owned(), credentials: None };
         for (path, kind) in
             [(&*fifo, "a FIFO"), (folder.path(), "a folder"), (Path::new("/dev/zero"), "a device")]
         {
@@ -165,7 +243,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let script = folder.path().join("serve.sh");
         fs::write(&script, "#!/bin/sh\n").unwrap();
-        let disk = Disk { secrets: Vec::new() };
+        let disk = Disk { secrets: PathBuf::new(), credentials: None };
         let shell = disk.program("sh", None).unwrap();
         assert!(shell.is_absolute() && shell.ends_with("sh"));
         assert_eq!(disk.program("./serve.sh", Some(folder.path())), None, "not executable");
@@ -181,7 +259,7 @@ mod tests {
         for name in ["a.yaml", "b.yaml", "c.json"] {
             fs::write(folder.path().join(name), name).unwrap();
         }
-        let disk = Disk { secrets: Vec::new() };
+        let disk = Disk { secrets: PathBuf::new(), credentials: None };
         let found = disk.matching(&folder.path().join("*.yaml")).unwrap();
         assert_eq!(found.len(), 2);
         assert_eq!(disk.read(&found[0]).unwrap(), "a.yaml");

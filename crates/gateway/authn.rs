@@ -18,7 +18,7 @@ use crate::{
     tokens::Known,
 };
 
-pub(crate) use bearer::LONGEST;
+pub(crate) use bearer::{LONGEST, token};
 pub use compile::IdentityError;
 use flaw::Flaw;
 use identity::Identity;

@@ -51,6 +51,8 @@ pub(crate) struct Catalog {
     pub(crate) processes: usize,
     /// The HTTP status that errors have.
     pub(crate) error_status: config::ErrorStatus,
+    /// Whether an upstream hears who calls.
+    pub(crate) is_for_callers: bool,
     rules: Rules,
     stock: Mutex<BTreeMap<Arc<str>, Stock>>,
     shop: ArcSwap<Shop>,
@@ -120,11 +122,13 @@ impl Catalog {
         let stock =
             sources.keys().map(|id| (Arc::clone(id), Stock::new(StockState::Starting { until }))).collect();
         let ids = sources.keys().cloned().collect();
+        let is_for_callers = sources.values().any(|source| source.spec.is_for_callers());
         let catalog = Catalog {
             tenant: TenantId::new(Arc::clone(&tenant.name)),
             sources,
             processes: tenant.processes,
             error_status: tenant.error_status,
+            is_for_callers,
             rules: Rules {
                 ids,
                 servers: tenant.virtual_servers.clone(),

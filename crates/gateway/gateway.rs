@@ -21,6 +21,7 @@ use crate::{
     audit::Audit,
     authn::{Authn, IdentityError},
     catalog::{Catalog, Source, refresh::Refresh},
+    credential,
     limits::Limits,
     logging,
     policy::{self, PolicyError},
@@ -32,7 +33,7 @@ use crate::{
     subscriptions::Subscriptions,
     tasks::Tasks,
     telemetry::Metrics,
-    tokens::{Tokens, TokensError},
+    tokens::{Known, Tokens, TokensError},
 };
 
 /// Processes of a principal stop after this long without a call.
@@ -86,6 +87,14 @@ pub enum OpenError {
     /// A rule does not compile.
     #[error(transparent)]
     Policy(#[from] PolicyError),
+    /// What proves us to an upstream cannot be used.
+    #[error("the credential of upstream `{upstream}` cannot be used: {why}")]
+    Credential {
+        /// The upstream.
+        upstream: Arc<str>,
+        /// What is wrong with it.
+        why: String,
+    },
     /// The sealing keys are unusable.
     #[error(transparent)]
     Seal(#[from] SealError),
@@ -116,7 +125,10 @@ impl Gateway {
         let (notice_sender, notices) = mpsc::channel(NOTICES);
         let memory: Arc<dyn EraMemory> = Arc::clone(&eras) as _;
         let pool = Pool::new(memory, notice_sender, IDLE_PROCESS);
-        let snapshot = compile(&config, &supervisor, Authn::compile(&config, tokens.known())?)?;
+        // What it signs may be asked for by any later configuration.
+        tokens.prepare().await?;
+        let authn = Authn::compile(&config, tokens.known())?;
+        let snapshot = compile(&config, &supervisor, authn, tokens.known())?;
         let limits = SessionLimits {
             idle: config.session.idle,
             absolute: config.session.absolute,
@@ -233,6 +245,11 @@ impl Gateway {
         self.snapshot.load().authn.metadata(endpoint)
     }
 
+    /// The JWK set of what the gateway signs: upstreams check with it who calls.
+    pub fn keys(&self) -> Option<String> {
+        Some(self.tokens.known().local()?.jwks())
+    }
+
     /// Whether every issuer's keys are known: before that its tokens cannot be checked, and are refused.
     pub fn is_ready(&self) -> bool {
         self.snapshot.load().authn.keyless_issuers().is_empty()
@@ -250,18 +267,27 @@ impl Gateway {
 type Sources = BTreeMap<Arc<str>, Source>;
 
 /// Config → snapshot.
-fn compile(config: &Config, supervisor: &Path, authn: Authn) -> Result<Snapshot, OpenError> {
+fn compile(
+    config: &Config,
+    supervisor: &Path,
+    authn: Authn,
+    known: &Arc<Known>,
+) -> Result<Snapshot, OpenError> {
     let now = Instant::now();
     let mut catalogs = HashMap::new();
     for tenant in &config.tenants {
-        let catalog = Catalog::new(tenant, sources(tenant, config, supervisor)?, config, now);
+        let catalog = Catalog::new(tenant, sources(tenant, config, (supervisor, known))?, config, now);
         catalogs.insert(catalog.tenant.clone(), Arc::new(catalog));
     }
     let checks = Checks { policy: policy::compile(config)?, ..Checks::default() };
     Ok(Snapshot { authn, checks, catalogs })
 }
 
-fn sources(tenant: &config::Tenant, config: &Config, supervisor: &Path) -> Result<Sources, OpenError> {
+fn sources(
+    tenant: &config::Tenant,
+    config: &Config,
+    (supervisor, known): (&Path, &Arc<Known>),
+) -> Result<Sources, OpenError> {
     /// Room beyond `limits.result`: a result that is a little too large is refused by name, and only one
     /// that is much larger costs the upstream its process.
     const SLACK: usize = 1024 * 1024;
@@ -271,7 +297,7 @@ fn sources(tenant: &config::Tenant, config: &Config, supervisor: &Path) -> Resul
         let spec = Spec {
             tenant: Arc::clone(&tenant.name),
             id: Arc::clone(&upstream.id),
-            reach: reach(upstream, supervisor)?,
+            reach: reach(&tenant.name, upstream, (supervisor, known))?,
             modern: true,
             patience,
             line_cap: config.limits.result.saturating_add(SLACK),
@@ -284,7 +310,11 @@ fn sources(tenant: &config::Tenant, config: &Config, supervisor: &Path) -> Resul
 }
 
 /// How an upstream is reached, with everything read that it names.
-fn reach(upstream: &config::Upstream, supervisor: &Path) -> Result<Reach, OpenError> {
+fn reach(
+    tenant: &Arc<str>,
+    upstream: &config::Upstream,
+    (supervisor, known): (&Path, &Arc<Known>),
+) -> Result<Reach, OpenError> {
     match &upstream.transport {
         Transport::Stdio { program, args, env, dir } => Ok(Reach::Stdio(Launch {
             supervisor: supervisor.to_owned(),
@@ -293,9 +323,7 @@ fn reach(upstream: &config::Upstream, supervisor: &Path) -> Result<Reach, OpenEr
             env: env.iter().map(|(name, value)| (name.clone(), value.expose().to_owned())).collect(),
             dir: dir.clone(),
         })),
-        Transport::Http { url, headers, ca, cert, key, proxy, sse } => {
-            let headers =
-                headers.iter().map(|(name, value)| (name.clone(), value.expose().to_owned())).collect();
+        Transport::Http { url, credential, ca, cert, key, proxy, sse } => {
             let read = |path: &PathBuf| {
                 std::fs::read(path).map_err(|why| OpenError::File { path: path.clone(), why })
             };
@@ -303,10 +331,13 @@ fn reach(upstream: &config::Upstream, supervisor: &Path) -> Result<Reach, OpenEr
                 (Some(cert), Some(key)) => Some((read(cert)?, read(key)?)),
                 (Some(_) | None, _) => None,
             };
+            let ca = ca.as_ref().map(read).transpose()?;
+            let credential =
+                credential::compile((tenant, &upstream.id), credential, (url, ca.as_deref()), known)?;
             Ok(Reach::Http(Address {
                 url: url.clone(),
-                headers,
-                ca: ca.as_ref().map(read).transpose()?,
+                credential,
+                ca,
                 client_certificate: certificate,
                 proxy: proxy.clone(),
                 legacy_sse: match sse {

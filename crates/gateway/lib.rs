@@ -8,6 +8,7 @@ mod authn;
 mod batch;
 mod bridge;
 mod catalog;
+mod credential;
 mod era;
 mod error;
 mod gateway;

@@ -17,7 +17,7 @@ use crate::{
     audit::{Outcome, Record, Unheard},
     authn, batch,
     catalog::{self, Catalog, View},
-    era,
+    credential, era,
     error::{AuthnError, Client, EraError, Error, LimitError, Refused, SessionError},
     gateway::Gateway,
     router::{Answered, Context, Lane, subject},
@@ -326,6 +326,7 @@ impl Gateway {
             catalog: Arc::clone(catalog),
             view,
             visit: visit.clone(),
+            caller: catalog.is_for_callers.then(|| credential::caller(&entered.head, &entered.principal)),
         };
         self.router.dispatch(&admitted, &context, &self.sessions, lane).await
     }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use admission::{Admitted, Call, Principal, Sort, Target};
 use bytes::Bytes;
 use config::Share;
-use upstream::{Pool, Seat};
+use upstream::{Caller, Pool, Seat};
 use wire::{Era, Kind, Method, Pieces, Plan, code};
 
 use crate::{
@@ -40,6 +40,8 @@ pub(crate) struct Context {
     pub(crate) view: Arc<View>,
     /// Its conversation.
     pub(crate) visit: Visit,
+    /// Who calls, in a tenant where an upstream hears of that.
+    pub(crate) caller: Option<Arc<Caller>>,
 }
 
 impl Context {

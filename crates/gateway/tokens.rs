@@ -333,6 +333,11 @@ impl Tokens {
         Ok(NewJwt { token: Secret::new(token), credential, expires })
     }
 
+    /// Makes the key that our own tokens are signed with, if there is none yet.
+    pub(crate) async fn prepare(&self) -> Result<(), TokensError> {
+        self.signing_key().await.map(|_| ())
+    }
+
     async fn signing_key(&self) -> Result<Arc<LocalKey>, TokensError> {
         if let Some(key) = self.known.local() {
             return Ok(key);

@@ -87,8 +87,13 @@ async fn call(connection: &Arc<upstream::Connection>, size: usize) {
     let wait = Wait { first: patient, most: patient, progress: false };
     let build =
         |id: &wire::Id| format!(r#"{{"jsonrpc":"2.0","id":{},"method":"tools/call"}}"#, id.raw()).into();
-    let outbound =
-        Outbound { method: wire::Method::ToolsCall, name: Some("x"), mirrored: &[], build: &build };
+    let outbound = Outbound {
+        method: wire::Method::ToolsCall,
+        name: Some("x"),
+        mirrored: &[],
+        caller: None,
+        build: &build,
+    };
     let mut exchange = connection.send_outbound(&outbound, wait).unwrap();
     let Incoming::Answer(frame) = exchange.next().await else { panic!("no answer") };
     assert!(frame.bytes().len() > size);

@@ -1,5 +1,6 @@
 //! A server that is up: send a request, get an exchange.
 
+use crate::caller::Caller;
 use crate::error::UpstreamError;
 use crate::exchange::Exchange;
 use crate::link::{Link, Manner};
@@ -63,6 +64,8 @@ pub struct Outbound<'a> {
     pub name: Option<&'a str>,
     /// Arguments that are repeated as `Mcp-Param-*`: names without that prefix, and values as a header carries them.
     pub mirrored: &'a [(Box<str>, String)],
+    /// Who calls, where the server hears of that; when it is left out, whoever called last by this connection.
+    pub caller: Option<&'a Arc<Caller>>,
     /// Gets the id minted for it and returns the line to write, without a newline. The progress token, if any, is that id's number.
     pub build: &'a dyn Fn(&Id) -> Bytes,
 }
@@ -101,10 +104,13 @@ impl Connection {
         outbound: &Outbound<'_>,
         wait: Wait,
     ) -> Result<Exchange, UpstreamError> {
-        let heads = match self.link.is_modern_over_http() {
+        let mut heads = match self.link.is_modern_over_http() {
             true => Some(heads::modern(outbound.method, outbound.name, outbound.mirrored)?),
             false => None,
         };
+        if let Some(caller) = outbound.caller {
+            heads.get_or_insert_default().caller = Some(Arc::clone(caller));
+        }
         self.link.send(outbound.build, heads, wait, Manner::of(outbound.method))
     }
 

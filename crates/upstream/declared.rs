@@ -1,5 +1,6 @@
 //! What is declared to a server as ours: what the one client behind a seat can do (spec ).
 
+use crate::caller::Speaker;
 use crate::spec::Seat;
 use crate::wishes::Wishes;
 use std::sync::{Arc, LazyLock};
@@ -71,6 +72,8 @@ fn open<'a>(out: &'a mut String, key: &str) -> &'a mut String {
 pub(crate) struct Behalf {
     pub(crate) behind: Behind,
     pub(crate) wishes: Wishes,
+    /// Who calls, where the server hears of that.
+    pub(crate) speaker: Speaker,
 }
 
 /// Who is behind a seat, as far as its server is concerned.

@@ -44,6 +44,12 @@ pub enum UpstreamError {
         /// What it speaks.
         why: Box<str>,
     },
+    /// What proves us to it cannot be had, or it does not take that; nothing ran.
+    #[error("{why}")]
+    Credential {
+        /// What happened.
+        why: &'static str,
+    },
     /// The tenant runs as many processes as it may.
     #[error("the limit of {limit} processes is reached")]
     TooMany {
@@ -59,7 +65,7 @@ impl UpstreamError {
 
     /// The server refuses our credential; nothing ran.
     pub(crate) fn unauthorized() -> Self {
-        Self::not_running("it does not accept our credential")
+        Self::Credential { why: "it does not accept our credential" }
     }
 
     pub(crate) fn garbled(why: impl Into<Box<str>>) -> Self {

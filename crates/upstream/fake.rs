@@ -332,7 +332,9 @@ pub(crate) async fn read_request(tcp: &mut (impl AsyncRead + Unpin)) -> Option<A
     let length = headers.get("content-length").map_or(0, |length| length.to_str().unwrap().parse().unwrap());
     let mut body = vec![0; length];
     tcp.read_exact(&mut body).await.ok()?;
-    Some(Asked { verb, target, headers, body: serde_json::from_slice(&body).unwrap_or_default() })
+    let text = |_| Value::String(String::from_utf8_lossy(&body).into_owned());
+    let body = serde_json::from_slice(&body).unwrap_or_else(text);
+    Some(Asked { verb, target, headers, body })
 }
 
 /// A counter for scripts that answer differently each time.

@@ -167,6 +167,7 @@ impl Keeper {
 
     fn start(&mut self) -> Result<Peer, String> {
         self.starts += 1;
+        self.behalf.speaker.heard();
         if self.starts > 1 {
             self.counters.add(|counters| &counters.restarts);
         }
@@ -243,6 +244,7 @@ impl Keeper {
                 error @ (UpstreamError::NotRunning { .. }
                 | UpstreamError::Exited { .. }
                 | UpstreamError::TimedOut { .. }
+                | UpstreamError::Credential { .. }
                 | UpstreamError::Busy),
             ) => error,
             // Some servers settle on the era of the first message: a new process may take the handshake yet.
@@ -332,6 +334,7 @@ impl Keeper {
         tracing::warn!(tenant, upstream, failures = self.backoff.failures(), ?pause, "down: {detail}");
         let told = self.voice.notice(What::Down { why: detail.clone() });
         let until = Instant::now() + pause;
+        let may_help = matches!(error, UpstreamError::Credential { .. });
         self.status.send_replace(if pause.is_zero() {
             Status::Starting { since: until }
         } else {
@@ -346,7 +349,12 @@ impl Keeper {
         };
         tokio::select! {
             () = rest => {}
+            // What another caller brings along may be taken: that is worth a try at once.
+            () = self.behalf.speaker.another(), if may_help => {}
             () = stop.cancelled() => {}
+        }
+        if may_help && self.behalf.speaker.is_news() {
+            self.status.send_replace(Status::Starting { since: Instant::now() });
         }
     }
 }

@@ -3,12 +3,15 @@
 //! Read `connection.rs` for what the gateway uses, `upstream.rs` for how a server is kept up, `stdio.rs` for a process and
 //! `supervisor.rs` for the other side of it, `remote.rs` for a server over HTTP.
 
+pub mod egress;
 pub mod supervisor;
 
 mod backoff;
 mod burst;
+mod caller;
 mod connection;
 mod counters;
+mod credential;
 mod declared;
 mod error;
 mod exchange;
@@ -28,8 +31,12 @@ mod tending;
 mod upstream;
 mod wishes;
 
+pub use caller::Caller;
 pub use connection::{Connection, Facts, Outbound, Wait};
 pub use counters::{Counters, counters};
+pub use credential::{
+    ClientKey, ClientProof, Credential, Fact, Grant, Identity, Proof, Signer, Signing, TokenServer,
+};
 pub use declared::Declared;
 pub use error::UpstreamError;
 pub use exchange::{Exchange, Incoming};

@@ -75,6 +75,7 @@ impl Pool {
         let known = known.and_then(|alike| alike.iter().find(|upstream| *upstream.declared() == declared));
         let outdated = match known {
             Some(upstream) if upstream.spec() == spec => {
+                upstream.spec().renew_from(spec);
                 upstream.touch();
                 return Ok(Arc::clone(upstream));
             }

@@ -47,6 +47,7 @@ impl From<UpstreamError> for Refused {
             | UpstreamError::TooLarge { .. }
             | UpstreamError::Garbled { .. }
             | UpstreamError::Incompatible { .. }
+            | UpstreamError::Credential { .. }
             | UpstreamError::TooMany { .. } => Self::By(error),
         }
     }

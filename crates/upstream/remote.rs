@@ -18,6 +18,7 @@ mod socket;
 mod tls;
 
 pub(crate) use site::Site;
+pub(crate) use tls::of as tls_of;
 
 use crate::counters::Counters;
 use crate::declared::Behalf;
@@ -47,7 +48,7 @@ impl Remote {
         behalf: &Behalf,
         counters: &Arc<Counters>,
     ) -> Result<Self, String> {
-        let client = Client::new(address)?;
+        let client = Client::new(address, behalf)?;
         let (link, queue) = Link::new(Arc::clone(counters), Carrier::Http, spec.line_cap, behalf.clone());
         let site = Site::new(Arc::clone(spec), address, client, link);
         site.link.ask_at(&site);

@@ -1,5 +1,8 @@
 //! What an upstream is: who owns it, how it is reached, how long we wait for it.
 
+use crate::caller::Caller;
+use crate::credential::Credential;
+use crate::error::UpstreamError;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,7 +11,7 @@ use url::Url;
 /// Shorter values of the environment are switches and levels, and would blank half the log.
 const SECRET: usize = 8;
 
-/// One configured upstream of one tenant.
+/// One configured upstream of one tenant. Two that differ in the secrets of a credential only are equal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Spec {
     /// The tenant that owns it; the first part of every key.
@@ -48,27 +51,52 @@ impl Spec {
         Self { tenant, id, reach: Reach::Http(address), modern: true, patience, line_cap }
     }
 
+    /// Whether a call must come with who calls.
+    pub fn is_for_callers(&self) -> bool {
+        matches!(&self.reach, Reach::Http(address) if address.credential.is_for_callers())
+    }
+
+    /// Whether this caller can be served at all.
+    ///
+    /// # Errors
+    /// When its credential cannot be made into one for the server.
+    pub fn serves(&self, caller: &Caller) -> Result<(), UpstreamError> {
+        match &self.reach {
+            Reach::Http(address) => address.credential.serves(caller),
+            Reach::Stdio(_) => Ok(()),
+        }
+    }
+
+    /// Takes over the secrets of a newer one that is equal to this one.
+    pub(crate) fn renew_from(&self, newer: &Self) {
+        if let (Reach::Http(ours), Reach::Http(theirs)) = (&self.reach, &newer.reach)
+            && !Arc::ptr_eq(&ours.credential, &theirs.credential)
+        {
+            ours.credential.renew_from(&theirs.credential);
+        }
+    }
+
     /// What may not be shown of what the server says: our credentials for it, the longest first, since one may be a part
     /// of another (spec P-03, U-16).
-    pub fn secrets(&self) -> Vec<&str> {
-        let (pairs, address) = match &self.reach {
-            Reach::Stdio(launch) => (&launch.env, None),
-            Reach::Http(address) => (&address.headers, Some(address)),
+    pub fn secrets(&self) -> Vec<String> {
+        let (values, address) = match &self.reach {
+            Reach::Stdio(launch) => (launch.env.iter().map(|(_, value)| value.clone()).collect(), None),
+            Reach::Http(address) => (address.credential.secrets(), Some(address)),
         };
-        let values = pairs.iter().flat_map(forms).flatten();
+        let values = values.iter().flat_map(|value| forms(value)).flatten();
         let keys = address.and_then(|address| address.url.query()).unwrap_or_default().split('&');
         let keys = keys.filter_map(|pair| pair.split_once('=').map(|(_, value)| value));
         let urls = address.into_iter().flat_map(|address| [Some(&address.url), address.proxy.as_ref()]);
         let passwords = urls.flatten().filter_map(Url::password);
         let all = values.chain(keys).chain(passwords);
-        let mut secrets: Vec<&str> = all.filter(|value| value.len() >= SECRET).collect();
+        let mut secrets: Vec<String> = all.filter(|value| value.len() >= SECRET).map(str::to_owned).collect();
         secrets.sort_by_key(|value| std::cmp::Reverse(value.len()));
         secrets
     }
 }
 
 /// A credential as it is sent, and without the `Bearer` or the like before it: that may be said.
-fn forms((_, value): &(String, String)) -> [Option<&str>; 2] {
+fn forms(value: &str) -> [Option<&str>; 2] {
     [Some(value), value.rsplit_once(' ').map(|(_, last)| last)]
 }
 
@@ -86,8 +114,8 @@ pub enum Reach {
 pub struct Address {
     /// Its MCP endpoint, `http` or `https`.
     pub url: Url,
-    /// Headers of ours that go with every request: our credentials for it, never a client's (security 19).
-    pub headers: Vec<(String, String)>,
+    /// What proves us to it, never a client's own (security 19).
+    pub credential: Arc<Credential>,
     /// Certificate authorities beside those of the system, as PEM.
     pub ca: Option<Vec<u8>>,
     /// Our own certificate and its key, as PEM.
@@ -101,18 +129,17 @@ pub struct Address {
 impl Address {
     /// An address that needs nothing but its URL.
     pub fn new(url: Url) -> Self {
-        let (headers, legacy_sse) = (Vec::new(), LegacySse::default());
-        Self { url, headers, ca: None, client_certificate: None, proxy: None, legacy_sse }
+        let (credential, legacy_sse) = (Credential::none(), LegacySse::default());
+        Self { url, credential, ca: None, client_certificate: None, proxy: None, legacy_sse }
     }
 }
 
 impl std::fmt::Debug for Address {
-    /// Header values, keys and the proxy's password are secrets and never printed.
+    /// Credentials, keys and the proxy's password are secrets and never printed.
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let names: Vec<&str> = self.headers.iter().map(|(name, _)| name.as_str()).collect();
         out.debug_struct("Address")
             .field("url", &self.url.as_str())
-            .field("headers", &names)
+            .field("credential", &self.credential)
             .field("legacy_sse", &self.legacy_sse)
             .finish_non_exhaustive()
     }

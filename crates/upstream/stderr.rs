@@ -109,8 +109,8 @@ pub(crate) fn clean(line: &[u8], spec: &Spec) -> String {
     let head = line.get(..HEAD).unwrap_or(line);
     let mut text = String::from_utf8_lossy(head).trim().to_owned();
     for value in spec.secrets() {
-        if text.contains(value) {
-            text = text.replace(value, "***");
+        if text.contains(&*value) {
+            text = text.replace(&*value, "***");
         }
     }
     let mut out = String::with_capacity(text.len().min(LINE));

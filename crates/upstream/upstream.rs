@@ -1,5 +1,6 @@
 //! One seat: keeps one process of one server running, or one session open, and knows when to leave it alone.
 
+use crate::caller::{Caller, Speaker};
 use crate::connection::Connection;
 use crate::counters::Counters;
 use crate::declared::{Behalf, Behind, Declared};
@@ -67,6 +68,7 @@ pub struct Upstream {
     seat: Seat,
     declared: Declared,
     wishes: Wishes,
+    speaker: Speaker,
     status: watch::Receiver<Status>,
     counters: Arc<Counters>,
     used: Mutex<Instant>,
@@ -88,7 +90,7 @@ impl Upstream {
         let (told, status) = watch::channel(Status::Starting { since: Instant::now() });
         let stop = CancellationToken::new();
         let counters = Arc::<Counters>::default();
-        let behalf = Behalf { behind: Behind::of(&seat, declared), wishes: Wishes::default() };
+        let behalf = Behalf { behind: Behind::of(&seat, declared), ..Behalf::default() };
         let declared = behalf.behind.declared();
         let voice =
             Voice { spec: Arc::clone(&spec), seat: seat.clone(), declared: declared.clone(), notices };
@@ -98,12 +100,13 @@ impl Upstream {
         task.close();
         let guard = stop.clone().drop_guard();
         let used = Mutex::new(Instant::now());
-        let wishes = behalf.wishes;
+        let Behalf { wishes, speaker, .. } = behalf;
         Arc::new(Self {
             spec,
             seat,
             declared,
             wishes,
+            speaker,
             status,
             counters,
             used,
@@ -125,6 +128,8 @@ impl Upstream {
             Status::Starting { .. } => false,
             // Closed a moment ago: the keeper says shortly what comes next.
             Status::Up { connection, .. } => connection.is_open(),
+            // The keeper looks at once whether another caller's token is taken.
+            Status::Waiting { error: UpstreamError::Credential { .. }, .. } => !self.speaker.is_news(),
             Status::Waiting { .. } | Status::Stopped => true,
         });
         let Ok(Ok(status)) = tokio::time::timeout(self.spec.patience.start, open).await else {
@@ -172,6 +177,11 @@ impl Upstream {
     /// What is declared to its server.
     pub fn declared(&self) -> &Declared {
         &self.declared
+    }
+
+    /// Who calls by this seat, where its server hears of that. A seat of one principal waits for it before it says anything.
+    pub fn speak_for(&self, caller: &Arc<Caller>) {
+        self.speaker.is(caller);
     }
 
     /// The least severe log message that anyone wants, one of the eight levels, in every conversation with its server from now on, the

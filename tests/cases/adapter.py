@@ -12,7 +12,7 @@ from fidelity import scheme, upstream_id
 
 features = {
     *("stdio", "http-upstream", "modern", "auth", "filters", "audit", "metrics", "process", "logs"),
-    *("prompts", "resources", "limits", "reverse"),
+    *("prompts", "resources", "limits", "reverse", "egress"),
 }
 waive = set()
 
@@ -120,12 +120,10 @@ class Adapter:
         }
 
     def server(self, it):
-        """One header is what proves us to a server; a case with more of them is not for us."""
         found = {"url": it["url"]}
-        for name, value in it.get("headers", {}).items():
-            if "credential" in found:
-                raise NotImplementedError("this gateway shows one header to an upstream")
-            found["credential"] = {"header": name, "value": expandable(value)}
+        headers = {name: expandable(value) for name, value in it.get("headers", {}).items()}
+        if headers:
+            found["credential"] = {"headers": headers}
         return found
 
     def resolved(self, value):

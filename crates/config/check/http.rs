@@ -3,7 +3,7 @@
 use super::Checker;
 use super::process::beside;
 use crate::address::{Endpoint, is_loopback};
-use crate::model::{Secret, Transport};
+use crate::model::Transport;
 use crate::problem::Place;
 use crate::raw;
 use crate::reader::At;
@@ -23,7 +23,7 @@ impl Checker<'_> {
         let file = |file: &Option<At<FilePath>>| file.as_ref().map(|file| beside(&file.place, &file.value.0));
         Some(Transport::Http {
             url: url.value.0.clone(),
-            headers: raw.credential.iter().filter_map(|credential| self.credential(credential)).collect(),
+            credential: Box::new(self.credential(raw, &url.value.0)),
             ca: file(&tls.ca),
             cert: file(&tls.cert),
             key: file(&tls.key),
@@ -54,16 +54,6 @@ impl Checker<'_> {
             );
             self.error(&url.place, message, "write https, or accept it with `insecure: true`");
         }
-    }
-
-    /// The header and its value, kept apart from the client's own (spec A-10).
-    fn credential(&mut self, raw: &At<raw::Credential>) -> Option<(String, Secret)> {
-        let (header, value) = (raw.value.header.as_ref()?, raw.value.value.as_ref()?);
-        if !value.place.written().contains("${") {
-            let hint = "write `${secret:NAME}` in its place, and the secret into a file of its own";
-            self.warn(&value.place, "the credential stands in this file as it is".to_owned(), hint);
-        }
-        Some((header.value.0.clone(), value.value.0.clone()))
     }
 
     fn certificate_and_key(&mut self, tls: &raw::UpstreamTls) {

@@ -12,6 +12,8 @@ impl Checker<'_> {
     pub(super) fn filter(&mut self, raw: &raw::Selection, ids: &[&str]) -> Filter {
         self.written_but_empty(raw.include.as_ref().map(|list| (&list.place, list.value.len())));
         self.written_but_empty(raw.include_regex.as_ref().map(|list| (&list.place, list.value.len())));
+        let written = raw.include_regex.iter().chain(&raw.exclude_regex).flat_map(|list| &list.value);
+        written.for_each(|expression| self.recursion(&expression.value.0, &expression.place));
         let mut admit = globs(raw.include.clone().map(|list| list.value).unwrap_or_default());
         admit.extend(expressions(raw.include_regex.clone().map(|list| list.value).unwrap_or_default()));
         let mut deny = globs(raw.exclude());
@@ -28,6 +30,16 @@ impl Checker<'_> {
         if let Some((place, 0)) = list {
             let hint = "remove it to show everything; `exclude: [\"*\"]` hides everything";
             self.error(place, "an include without patterns".to_owned(), hint);
+        }
+    }
+
+    /// `(?R)` is about line ends here, and recursion elsewhere.
+    fn recursion(&mut self, pattern: &Pattern, place: &Place) {
+        let is_letter = |letter: char| letter.is_ascii_lowercase() || letter == '-';
+        let mut groups = pattern.text.split("(?").skip(1);
+        if groups.any(|group| group.trim_start_matches(is_letter).starts_with('R')) {
+            let message = format!("the `R` in `{}` is a flag about line ends, not recursion", pattern.text);
+            self.warn(place, message, "remove it: names have no line ends");
         }
     }
 

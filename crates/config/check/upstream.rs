@@ -55,7 +55,9 @@ impl Checker<'_> {
     }
 
     fn program(&mut self, command: &At<Command>, dir: Option<&Path>) -> Option<PathBuf> {
-        let found = self.files.program(&command.value.0, dir);
+        // A path is relative to the file it stands in, wherever the gateway was started (security 45).
+        let beside = command.value.0.contains('/').then(|| beside(&command.place, Path::new("")));
+        let found = self.files.program(&command.value.0, dir.or(beside.as_deref()));
         if found.is_none() {
             let written = command.place.written();
             let hint = match written.split_once(' ') {

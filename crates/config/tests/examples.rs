@@ -54,7 +54,8 @@ fn the_example_for_a_team_loads_without_a_problem() {
 fn every_key_of_a_tenant_is_in_an_example() {
     fn look(form: &Form) {
         match form {
-            Form::Scalar { .. } | Form::Choice(_) => {}
+            // Credentials have a page of their own, whose examples are tested there.
+            Form::Scalar { .. } | Form::Choice(_) | Form::WordOr(..) => {}
             Form::List(item) => look(item),
             Form::Map { value, .. } => look(value),
             Form::Section(section) => {
@@ -186,7 +187,7 @@ fn every_key_has_a_doc_line() {
             Form::Choice(choices) => assert!(choices.iter().all(|choice| !choice.doc.is_empty())),
             Form::List(item) => look(item),
             Form::Map { value, .. } => look(value),
-            Form::Section(section) => {
+            Form::Section(section) | Form::WordOr(_, section) => {
                 assert!(!section.doc.is_empty(), "{}", section.title);
                 for key in &section.keys {
                     assert!(key.doc.ends_with(['.', '`']), "{}.{}: {}", section.title, key.name, key.doc);

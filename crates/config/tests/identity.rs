@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::Memory;
-use crate::{Algorithm, Identity, Issuer, JwksSource, Loaded, Sse, Transport};
+use crate::{Algorithm, Credential, Identity, Issuer, JwksSource, Loaded, Sse, Transport};
 
 const PROGRAM: &str = "upstreams: { x: { command: npx } }\n";
 
@@ -110,13 +110,14 @@ trusted_proxies: [10.0.0.0/8, \"fd00::/8\", 192.0.2.7/32]
 
 #[test]
 fn a_server_is_reached_by_its_url() {
-    let Transport::Http { url, headers, ca, cert, key, proxy, sse } =
+    let Transport::Http { url, credential, ca, cert, key, proxy, sse } =
         transport("url: \"https://MCP.acme.example/mcp?project=7\"")
     else {
         panic!("a server")
     };
     assert_eq!(url.as_str(), "https://mcp.acme.example/mcp?project=7");
-    assert!(headers.is_empty() && ca.is_none() && cert.is_none() && key.is_none() && proxy.is_none());
+    assert_eq!(*credential, Credential::None);
+    assert!(ca.is_none() && cert.is_none() && key.is_none() && proxy.is_none());
     assert_eq!(sse, Sse::Detect);
 
     let written = "url: https://mcp.acme.example/sse, sse: only, proxy: http://proxy.acme.example:3128, \

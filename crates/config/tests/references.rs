@@ -2,7 +2,7 @@
 
 use super::Memory;
 use crate::expand::expand;
-use crate::{Secret, Transport};
+use crate::{Credential, Secret, Transport};
 
 fn args(args: &str) -> Vec<String> {
     let text = format!("tenant: a\nupstreams: {{ a: {{ command: npx, args: {args} }} }}\n");
@@ -81,9 +81,10 @@ fn a_credential_is_a_secret() {
 upstreams: { a: { url: \"https://mcp.acme.example\", credential: { header: X-Api-Key, value: \"v1 ${secret:a/TOKEN}\" } } }
 ";
     let loaded = Memory::of(&[("portcullis.yaml", "keepalive: 15s\n"), ("tenants/a.yaml", text)]).loaded();
-    let Transport::Http { headers, .. } = &loaded.config.tenants[0].upstreams[0].transport else {
+    let Transport::Http { credential, .. } = &loaded.config.tenants[0].upstreams[0].transport else {
         panic!("a server")
     };
+    let Credential::Headers(headers) = &**credential else { panic!("headers") };
     let shown: Vec<(&str, &str)> =
         headers.iter().map(|(name, value)| (name.as_str(), value.expose())).collect();
     assert_eq!(shown, [("x-api-key", "v1 hunter3")]);

@@ -39,6 +39,9 @@ const TARGET_BYTES: usize = 8 * 1024;
 /// What the path of an endpoint's document begins with (RFC 9728, spec A-02).
 const WELL_KNOWN: &str = "/.well-known/oauth-protected-resource";
 
+/// Where the public keys are of what the gateway signs.
+const KEYS: &str = "/.well-known/jwks.json";
+
 /// What stands between a connection and the pipeline.
 #[derive(Debug)]
 pub(crate) struct Door {
@@ -66,6 +69,8 @@ pub(crate) enum Asked {
     Serve(Arrival, Accepts, NoRoom),
     /// What the endpoint wants of strangers.
     Metadata(Endpoint),
+    /// The public keys of what the gateway signs.
+    Keys,
     /// This, which needs no pipeline.
     Preflight(Response<Body>),
 }
@@ -106,6 +111,9 @@ impl Door {
                 StatusCode::URI_TOO_LONG,
                 format!("the address is longer than {TARGET_BYTES} bytes"),
             ));
+        }
+        if head.uri.path() == KEYS && matches!(head.method, Method::GET | Method::HEAD) {
+            return Ok(Asked::Keys);
         }
         let (described, path) = match head.uri.path().strip_prefix(WELL_KNOWN) {
             Some(path) => (true, path),

@@ -3,7 +3,7 @@
 use std::{pin::pin, sync::Arc, time::Duration};
 
 use config::Config;
-use gateway::{Arrival, Endpoint, Gateway, Out, Reply, Running};
+use gateway::{Arrival, Gateway, Out, Reply, Running};
 use http::{HeaderName, HeaderValue, Request, Response, StatusCode, header};
 use hyper::body::Incoming;
 use tokio::{sync::Notify, time::interval};
@@ -55,7 +55,8 @@ impl Site for StreamableHttp {
             Ok(Asked::Serve(arrival, accepts, no_room)) => {
                 no_room.unless(pin!(self.serve(arrival, accepts))).await.unwrap_or_else(full)
             }
-            Ok(Asked::Metadata(endpoint)) => self.describe(&endpoint),
+            Ok(Asked::Metadata(endpoint)) => describe(self.gateway.metadata(&endpoint)),
+            Ok(Asked::Keys) => describe(self.gateway.keys()),
             Ok(Asked::Preflight(response)) => response,
             Err(refusal) => refusal.into(),
         };
@@ -91,17 +92,6 @@ impl StreamableHttp {
         for _ in 0..SILENCE {
             self.beats.notified().await;
         }
-    }
-
-    /// The document of an endpoint; there is none where no issuer vouches for anybody.
-    fn describe(&self, endpoint: &Endpoint) -> Response<Body> {
-        let Some(document) = self.gateway.metadata(endpoint) else {
-            return Refusal::new(StatusCode::NOT_FOUND, "nothing here: no issuer vouches for anybody here")
-                .into();
-        };
-        let mut response = Response::new(body::text(document));
-        response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        response
     }
 
     async fn serve(&self, arrival: Arrival, accepts: Accepts) -> Response<Body> {
@@ -145,6 +135,17 @@ impl StreamableHttp {
             Some(out) => event_stream(body::following(running.begin(Some(out)), self.keepalive)),
         }
     }
+}
+
+/// A document for strangers; there is none for an endpoint where no issuer vouches for anybody.
+fn describe(document: Option<String>) -> Response<Body> {
+    let Some(document) = document else {
+        return Refusal::new(StatusCode::NOT_FOUND, "nothing here: no issuer vouches for anybody here")
+            .into();
+    };
+    let mut response = Response::new(body::text(document));
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
 }
 
 /// The answer itself; what comes before it is not for a client that takes only JSON.

@@ -21,7 +21,10 @@ impl Reach {
         // What all users have in common tells the server nothing about who opens a page.
         let (remote, common) = match &upstream.transport {
             Transport::Stdio { .. } => (false, false),
-            Transport::Http { headers, cert, .. } => (true, !headers.is_empty() || cert.is_some()),
+            Transport::Http { credential, cert, .. } => {
+                let shows = cert.is_some() || **credential != config::Credential::None;
+                (true, shows && !credential.is_for_principals())
+            }
         };
         Reach {
             sampling: allow.contains(&Asks::Sampling),

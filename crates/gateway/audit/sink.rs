@@ -217,6 +217,11 @@ fn open(path: &Path) -> io::Result<Open> {
     if !metadata.is_file() {
         return Ok(Open { file, identity, regular: false, seen, length: 0 });
     }
+    // A link would have the record written, and its mode set, where somebody else says.
+    let named = fs::symlink_metadata(path)?;
+    if (named.dev(), named.ino()) != identity {
+        return Err(io::Error::other("it is a symbolic link"));
+    }
     match file.try_lock() {
         Ok(()) => (),
         Err(TryLockError::WouldBlock) => return Err(io::Error::other("another process writes to it")),

@@ -1,7 +1,7 @@
 //! The `Authorization` header → the one credential in it.
 
 use super::flaw::Flaw;
-use crate::tokens::key;
+use crate::{arrival::Head, tokens::key};
 
 /// Longer tokens are not looked at (security row 14).
 pub(crate) const LONGEST: usize = 8 * 1024;
@@ -13,6 +13,14 @@ pub(super) enum Shown<'a> {
     Key(&'a str),
     /// Anything else.
     Token(&'a str),
+}
+
+/// The token in it; none when there is something else, such as an API key.
+pub(crate) fn token(head: &Head) -> Option<&str> {
+    match read(&head.authorization.0) {
+        Ok(Shown::Token(token)) => Some(token),
+        Ok(Shown::Key(_)) | Err(_) => None,
+    }
 }
 
 /// Reads the values of the header. More than one leaves open who asks, so nobody does.

@@ -347,7 +347,7 @@ async fn read_page(
     };
     let mut exchange = {
         let method = kind.list_method();
-        let outbound = upstream::Outbound { method, name: None, mirrored: &[], build: &build };
+        let outbound = upstream::Outbound { method, name: None, mirrored: &[], caller: None, build: &build };
         connection.send_outbound(&outbound, wait).map_err(|error| error.to_string())?
     };
     loop {

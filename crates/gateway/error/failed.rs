@@ -70,6 +70,7 @@ impl Failed {
             UpstreamError::TooLarge { .. } => "result_too_large",
             UpstreamError::Garbled { .. } => "upstream_garbled",
             UpstreamError::Incompatible { .. } => "upstream_incompatible",
+            UpstreamError::Credential { .. } => "upstream_credential",
             UpstreamError::TooMany { .. } => "too_many_processes",
         }
     }

@@ -37,7 +37,7 @@ const SHORTEST: usize = 8;
 const LONG: usize = 20;
 
 /// JSON text without the secrets in its strings; none when there are none.
-pub(super) fn json(text: &str, secrets: &[&str]) -> Option<String> {
+pub(super) fn json(text: &str, secrets: &[impl AsRef<str>]) -> Option<String> {
     let mut out = String::new();
     let (mut done, mut at, mut is_secret) = (0, 0, false);
     while let Some(from) = text.get(at..).and_then(|rest| rest.find('"')).map(|found| at + found) {
@@ -71,12 +71,12 @@ pub(super) fn json(text: &str, secrets: &[&str]) -> Option<String> {
 }
 
 /// Text without secrets; none when there are none.
-pub(super) fn plain(text: &str, secrets: &[&str]) -> Option<String> {
+pub(super) fn plain(text: &str, secrets: &[impl AsRef<str>]) -> Option<String> {
     let mut blank: Option<String> = None;
     for secret in secrets {
         let now = blank.as_deref().unwrap_or(text);
-        if now.contains(secret) {
-            blank = Some(now.replace(secret, BLANK));
+        if now.contains(secret.as_ref()) {
+            blank = Some(now.replace(secret.as_ref(), BLANK));
         }
     }
     let found = credentials(blank.as_deref().unwrap_or(text));

@@ -8,7 +8,8 @@ use super::*;
 /// An upstream that we have a credential for.
 fn alpha() -> Spec {
     let mut address = Address::new("https://alpha.test/mcp?key=query-s3cret".parse().unwrap());
-    address.headers = vec![("authorization".to_owned(), "Bearer head-s3cret".to_owned())];
+    address.credential =
+        upstream::Credential::headers(vec![("authorization".to_owned(), "Bearer head-s3cret".to_owned())]);
     Spec::http("acme".into(), "alpha".into(), address, Patience::default(), 1 << 20)
 }
 

@@ -3,7 +3,7 @@
 use std::{borrow::Cow, sync::Arc};
 
 use admission::{Call, Thing};
-use upstream::{Connection, Exchange, Incoming, Outbound, Spec, Upstream, UpstreamError, Wait};
+use upstream::{Caller, Connection, Exchange, Incoming, Outbound, Spec, Upstream, UpstreamError, Wait};
 use wire::{Change, Era, Frame, Id, Method, Names, Pieces, Shape, code, input, meta};
 
 use super::{Answered, Context, Lane, Router, seat};
@@ -27,6 +27,7 @@ mod tasked;
 struct Sending<'a> {
     wait: Wait,
     sender: Sender<'a>,
+    caller: Option<&'a Arc<Caller>>,
     retry: Retry,
     wish: Wish,
 }
@@ -120,7 +121,11 @@ impl Router {
     ) -> Result<Arc<Upstream>, UpstreamError> {
         let Context { visit, catalog, .. } = context;
         let seat = seat(source.config.share, visit);
-        self.pool.seat(&source.spec, seat, offer.declared(), catalog.processes)
+        let caller = heard_of(context, source);
+        caller.map_or(Ok(()), |caller| source.spec.serves(caller))?;
+        let upstream = self.pool.seat(&source.spec, seat, offer.declared(), catalog.processes)?;
+        caller.into_iter().for_each(|caller| upstream.speak_for(caller));
+        Ok(upstream)
     }
 
     pub(super) async fn forward(
@@ -190,7 +195,8 @@ impl Router {
         };
         rounds.leaves(&lane.outbox);
         let sender = Sender { offer: asker.offer, level: hearing.ear.wanted(), tasks: wish.declares() };
-        let mut sending = Sending { wait, sender, retry, wish };
+        let caller = heard_of(context, asker.source);
+        let mut sending = Sending { wait, sender, caller, retry, wish };
         for round in 1..=ROUNDS {
             let exchange = match send(connection, call, thing, &sending) {
                 Ok(exchange) => exchange,
@@ -289,6 +295,11 @@ impl Router {
     }
 }
 
+/// Who calls, where the upstream hears of that.
+fn heard_of<'a>(context: &'a Context, source: &Source) -> Option<&'a Arc<Caller>> {
+    context.caller.as_ref().filter(|_| source.spec.is_for_callers())
+}
+
 /// One call at one open connection.
 #[derive(Clone, Copy)]
 struct Rounds<'a> {
@@ -383,7 +394,7 @@ fn send(
         }
         _ => ("name", code::quote(&thing.native)),
     };
-    let Sending { wait, sender, retry, wish } = sending;
+    let Sending { wait, sender, caller, retry, wish } = sending;
     // A legacy server never sees them, nor does any server those of another round (spec Q-20).
     let carried = |text: &'_ Option<String>| match connection.facts().revision.era() {
         Era::Legacy => None,
@@ -414,6 +425,7 @@ fn send(
         method: call.method,
         name: named.then_some(&*thing.native),
         mirrored: &mirrored,
+        caller: *caller,
         build: &build,
     };
     Ok(connection.send_outbound(&outbound, *wait)?)

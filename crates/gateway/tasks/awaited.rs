@@ -62,6 +62,6 @@ fn ask(
     most: Duration,
 ) -> Result<Exchange, UpstreamError> {
     let build = |id: &Id| line(id, method, native, "");
-    let outbound = Outbound { method, name: Some(native), mirrored: &[], build: &build };
+    let outbound = Outbound { method, name: Some(native), mirrored: &[], caller: None, build: &build };
     connection.send_outbound(&outbound, Wait { first: most, most, progress: false })
 }

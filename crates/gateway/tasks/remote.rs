@@ -90,7 +90,13 @@ impl There {
             let meta = meta.map(|meta| format!(",\"_meta\":{meta}")).unwrap_or_default();
             line(id, *method, &self.native, &format!("{more}{meta}"))
         };
-        let outbound = Outbound { method: *method, name: Some(&self.native), mirrored: &[], build: &build };
+        let outbound = Outbound {
+            method: *method,
+            name: Some(&self.native),
+            mirrored: &[],
+            caller: None,
+            build: &build,
+        };
         connection.send_outbound(&outbound, *wait)
     }
 }

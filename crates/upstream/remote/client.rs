@@ -1,37 +1,27 @@
 //! HTTP requests to one address: made with our own headers only, never redirected, never repeated.
 
+use crate::caller::Caller;
+use crate::credential::{Credential, Shown};
+use crate::declared::{Behalf, Behind};
 use crate::error::UpstreamError;
 use crate::remote::connections::{Body, Connections};
 use crate::remote::dial::{Dialer, proxy_credential};
 use crate::remote::socket::Outbound;
 use crate::spec::Address;
 use bytes::Bytes;
-use http::header::{ACCEPT, CONTENT_TYPE, HOST, HeaderName, PROXY_AUTHORIZATION, USER_AGENT};
+use http::header::{ACCEPT, CONTENT_TYPE, HOST, LOCATION, PROXY_AUTHORIZATION, USER_AGENT};
+use http::response::Parts;
 use http::uri::PathAndQuery;
-use http::{HeaderMap, HeaderValue, Method, Request, Response, Uri};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri};
 use http_body_util::Full;
+use std::sync::{Arc, OnceLock};
+use url::Url;
 
 /// What a POST takes in return (spec H-04).
 const EITHER: HeaderValue = HeaderValue::from_static("application/json, text/event-stream");
 const EVENTS: HeaderValue = HeaderValue::from_static("text/event-stream");
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const US: HeaderValue = HeaderValue::from_static(concat!("portcullis/", env!("CARGO_PKG_VERSION")));
-
-/// Headers that are not for an operator to set: they frame the request, or the protocol gives them a meaning.
-const OURS: [&str; 12] = [
-    "accept",
-    "connection",
-    "content-encoding",
-    "content-length",
-    "content-type",
-    "expect",
-    "host",
-    "last-event-id",
-    "proxy-authorization",
-    "te",
-    "transfer-encoding",
-    "upgrade",
-];
 
 /// Room for the headers that are not the same with every request.
 const OTHERS: usize = 8;
@@ -44,21 +34,23 @@ pub(crate) struct Client {
     target: Uri,
     /// A proxy reads the requests: they have to name the server (absolute form).
     forwarded: bool,
-    /// With every request: where it goes, who we are, and our credentials.
+    /// With every request: where it goes, and who we are.
     base: HeaderMap,
+    credential: Arc<Credential>,
+    /// Whose requests these are, where it matters.
+    behalf: Behalf,
+    /// Where the server has its endpoint, by its own word: elsewhere on the same origin.
+    moved: OnceLock<Uri>,
 }
 
 impl Client {
     /// The error is for the operator.
-    pub(crate) fn new(address: &Address) -> Result<Self, String> {
+    pub(crate) fn new(address: &Address, behalf: &Behalf) -> Result<Self, String> {
+        address.credential.check()?;
         let dialer = Dialer::new(address)?;
         let forwarder = address.proxy.as_ref().filter(|_| address.url.scheme() == "http");
         let mut base = HeaderMap::new();
         base.insert(USER_AGENT, US);
-        for (name, value) in &address.headers {
-            let (name, value) = credential(name, value)?;
-            base.append(name, value);
-        }
         if let Some(proxy) = forwarder
             && let Some(value) = proxy_credential(proxy)?
         {
@@ -69,7 +61,16 @@ impl Client {
         let host = uri.authority().map(|authority| HeaderValue::from_str(authority.as_str()));
         base.insert(HOST, host.and_then(Result::ok).ok_or("the URL cannot be used")?);
         let target = written(&uri, forwarded);
-        Ok(Self { connections: Connections::new(dialer, uri.clone()), uri, target, forwarded, base })
+        Ok(Self {
+            connections: Connections::new(dialer, uri.clone()),
+            uri,
+            target,
+            forwarded,
+            base,
+            credential: Arc::clone(&address.credential),
+            behalf: behalf.clone(),
+            moved: OnceLock::new(),
+        })
     }
 
     pub(crate) fn uri(&self) -> &Uri {
@@ -78,7 +79,25 @@ impl Client {
 
     /// Where requests go that go nowhere else.
     pub(crate) fn target(&self) -> &Uri {
-        &self.target
+        self.moved.get().unwrap_or(&self.target)
+    }
+
+    /// Whether a request may go again, to where its response says: once, with its method and body, and on the same origin, since
+    /// our credential goes along (bug B74, security 43).
+    pub(crate) fn follows(&self, head: &Parts) -> bool {
+        let keeps_body =
+            matches!(head.status, StatusCode::TEMPORARY_REDIRECT | StatusCode::PERMANENT_REDIRECT);
+        if !keeps_body || self.moved.get().is_some() {
+            return false;
+        }
+        let place = head.headers.get(LOCATION).and_then(|place| place.to_str().ok());
+        let from = Url::parse(&self.uri.to_string()).ok();
+        let Some((from, place)) = from.zip(place) else { return false };
+        let Ok(mut to) = from.join(place) else { return false };
+        to.set_fragment(None);
+        let is_ours = to.origin() == from.origin() && to.username().is_empty() && to.password().is_none();
+        let Some(to) = to.as_str().parse().ok().filter(|_| is_ours) else { return false };
+        self.moved.set(self.target_at(&to)).is_ok()
     }
 
     /// Another URI of the same server, as requests are written with it.
@@ -94,13 +113,13 @@ impl Client {
     }
 
     pub(crate) fn get(&self) -> Box<Outbound> {
-        let mut request = self.request(Method::GET, &self.target, Bytes::new());
+        let mut request = self.request(Method::GET, self.target(), Bytes::new());
         request.headers_mut().insert(ACCEPT, EVENTS);
         request
     }
 
     pub(crate) fn delete(&self) -> Box<Outbound> {
-        self.request(Method::DELETE, &self.target, Bytes::new())
+        self.request(Method::DELETE, self.target(), Bytes::new())
     }
 
     fn request(&self, method: Method, target: &Uri, body: Bytes) -> Box<Outbound> {
@@ -112,13 +131,40 @@ impl Client {
         for (name, value) in &self.base {
             headers.append(name, value.clone());
         }
+        self.credential.put(headers);
         request
     }
 
     /// Returns when the head of the response is there. Whatever fails before the request could be written is
     /// [`UpstreamError::NotRunning`].
     pub(crate) async fn send(&self, request: Box<Outbound>) -> Result<Response<Body>, UpstreamError> {
-        self.connections.send(request).await
+        match self.credential.is_fixed() {
+            true => self.connections.send(request).await,
+            false => Box::pin(self.send_as(request)).await,
+        }
+    }
+
+    /// With a credential that differs from time to time. Where the server does not take a token, another one is shown, once: what is
+    /// answered with 401 did not run (spec A-11).
+    async fn send_as(&self, mut request: Box<Outbound>) -> Result<Response<Body>, UpstreamError> {
+        let caller = match (request.extensions().get::<Arc<Caller>>(), &self.behalf.behind) {
+            (Some(caller), _) => Some(Arc::clone(caller)),
+            (None, Behind::One(_)) if self.credential.is_for_callers() => {
+                let unknown = UpstreamError::Credential { why: "it is not known who calls" };
+                Some(self.behalf.speaker.caller().await.ok_or(unknown)?)
+            }
+            (None, Behind::One(_) | Behind::Many) => None,
+        };
+        let shown = self.credential.show(request.headers_mut(), caller.as_deref(), None).await?;
+        let Shown::Token(token) = shown else { return self.connections.send(request).await };
+        let mut again = request.clone();
+        let response = self.connections.send(request).await?;
+        if response.status() != StatusCode::UNAUTHORIZED {
+            return Ok(response);
+        }
+        drop(response);
+        self.credential.show(again.headers_mut(), caller.as_deref(), Some(&token)).await?;
+        self.connections.send(again).await
     }
 }
 
@@ -145,17 +191,4 @@ fn uri(address: &Address) -> Result<Uri, String> {
     }
     url.set_fragment(None);
     url.as_str().parse().map_err(|_| "the URL cannot be used".to_owned())
-}
-
-fn credential(name: &str, value: &str) -> Result<(HeaderName, HeaderValue), String> {
-    let parsed = HeaderName::try_from(name).map_err(|_| format!("`{name}` is no header name"))?;
-    if OURS.contains(&parsed.as_str()) || parsed.as_str().starts_with("mcp-") {
-        return Err(format!("the header `{name}` is not for the configuration to set"));
-    }
-    // The value is a secret: the message does not show it (security 30).
-    let mut value = HeaderValue::try_from(value).map_err(|_| {
-        format!("the value of the header `{name}` holds a character that headers do not carry")
-    })?;
-    value.set_sensitive(true);
-    Ok((parsed, value))
 }

@@ -1,7 +1,9 @@
 //! The headers a modern server reads beside the body: computed from what we send, never copied from a client (spec H-28, H-33).
 
+use crate::caller::Caller;
 use crate::error::UpstreamError;
 use http::{HeaderName, HeaderValue};
+use std::sync::Arc;
 use wire::{Method, Revision};
 
 /// `MCP-Protocol-Version`.
@@ -15,7 +17,12 @@ const NAME: HeaderName = HeaderName::from_static("mcp-name");
 const PARAM: &str = "mcp-param-";
 
 /// Headers of one request. Of two with one name the later counts.
-pub(crate) type Heads = Vec<(HeaderName, HeaderValue)>;
+#[derive(Default)]
+pub(crate) struct Heads {
+    pub(crate) pairs: Vec<(HeaderName, HeaderValue)>,
+    /// Who calls, where its server hears of that.
+    pub(crate) caller: Option<Arc<Caller>>,
+}
 
 /// The headers of one modern request.
 pub(crate) fn modern(
@@ -33,7 +40,7 @@ pub(crate) fn modern(
         let name = HeaderName::try_from(format!("{PARAM}{param}")).map_err(|_| unsendable())?;
         heads.push((name, value(text)?));
     }
-    Ok(heads)
+    Ok(Heads { pairs: heads, caller: None })
 }
 
 fn value(text: &str) -> Result<HeaderValue, UpstreamError> {

@@ -87,7 +87,7 @@ pub(crate) async fn request(site: Arc<Site>, outgoing: Outgoing, asker: Asker) {
         Err(error) => {
             // Whether it is still there, and still what it was, is worth a question of its own.
             match error {
-                UpstreamError::NotRunning { .. } => site.link.suspect(),
+                UpstreamError::NotRunning { .. } | UpstreamError::Credential { .. } => site.link.suspect(),
                 // A request to listen that ends is opened again.
                 UpstreamError::Garbled { .. }
                     if site.link.is_modern() && asker.manner != Manner::Listening =>

@@ -91,13 +91,23 @@ impl Site {
         heads: Option<&Heads>,
         session: &Session,
     ) -> Result<Heard, UpstreamError> {
-        let mut request = self.client.post(self.client.target(), line);
-        session.mark(request.headers_mut());
-        for (name, value) in heads.into_iter().flatten() {
-            request.headers_mut().insert(name, value.clone());
-        }
-        let (head, body) = self.client.send(request).await?.into_parts();
-        self.link.hear();
+        let (head, body) = loop {
+            let mut request = self.client.post(self.client.target(), line.clone());
+            session.mark(request.headers_mut());
+            if let Some(heads) = heads {
+                for (name, value) in &heads.pairs {
+                    request.headers_mut().insert(name, value.clone());
+                }
+                if let Some(caller) = &heads.caller {
+                    request.extensions_mut().insert(Arc::clone(caller));
+                }
+            }
+            let (head, body) = self.client.send(request).await?.into_parts();
+            self.link.hear();
+            if !self.client.follows(&head) {
+                break (head, body);
+            }
+        };
         let status = head.status;
         let id = head.headers.get(heads::SESSION).cloned();
         let heard = |answer, rest| Heard { status, session: id, answer, rest };
@@ -231,7 +241,7 @@ impl Site {
     }
 }
 
-/// Statuses whose bodies say nothing to us: redirects, which are not followed (security 43), and credentials, whose refusal an
+/// Statuses whose bodies say nothing to us: redirects that are not followed (security 43), and credentials, whose refusal an
 /// upstream words as it likes.
 fn is_final(status: StatusCode) -> bool {
     status.is_redirection() || matches!(status.as_u16(), 401 | 403 | 407)

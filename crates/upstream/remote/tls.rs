@@ -10,17 +10,26 @@ use std::sync::{Arc, OnceLock};
 
 /// The configuration for one address. The error is for the operator.
 pub(crate) fn configure(address: &Address) -> Result<ClientConfig, String> {
+    build(address.ca.as_deref(), address.client_certificate.as_ref())
+}
+
+/// The configuration of one who shows no certificate and trusts the authorities of the system and those in `ca`, PEM.
+pub(crate) fn of(ca: Option<&[u8]>) -> Result<ClientConfig, String> {
+    build(ca, None)
+}
+
+fn build(ca: Option<&[u8]>, certificate: Option<&(Vec<u8>, Vec<u8>)>) -> Result<ClientConfig, String> {
     // Named here, so that no other crate in the program can make the choice ambiguous.
     static PROVIDER: OnceLock<Arc<CryptoProvider>> = OnceLock::new();
     let provider = PROVIDER.get_or_init(|| Arc::new(aws_lc_rs::default_provider()));
-    let verifier = WebPkiServerVerifier::builder_with_provider(roots(address)?, Arc::clone(provider))
+    let verifier = WebPkiServerVerifier::builder_with_provider(roots(ca)?, Arc::clone(provider))
         .build()
         .map_err(|_| "there is no certificate authority to trust".to_owned())?;
     let config = ClientConfig::builder_with_provider(Arc::clone(provider))
         .with_safe_default_protocol_versions()
         .map_err(|error| format!("TLS cannot be used: {error}"))?
         .with_webpki_verifier(verifier);
-    let Some((certificates, key)) = &address.client_certificate else {
+    let Some((certificates, key)) = certificate else {
         return Ok(config.with_no_client_auth());
     };
     let certificates = read(certificates).ok_or("the client certificate is no PEM certificate")?;
@@ -31,8 +40,8 @@ pub(crate) fn configure(address: &Address) -> Result<ClientConfig, String> {
         .map_err(|_| "the client certificate and its key do not belong together".to_owned())
 }
 
-/// The authorities of the system, and those of the address.
-fn roots(address: &Address) -> Result<Arc<RootCertStore>, String> {
+/// The authorities of the system, and those in `ca`.
+fn roots(ca: Option<&[u8]>) -> Result<Arc<RootCertStore>, String> {
     static SYSTEM: OnceLock<Arc<RootCertStore>> = OnceLock::new();
     let system = SYSTEM.get_or_init(|| {
         let mut roots = RootCertStore::empty();
@@ -40,7 +49,7 @@ fn roots(address: &Address) -> Result<Arc<RootCertStore>, String> {
         roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
         Arc::new(roots)
     });
-    let Some(ca) = &address.ca else { return Ok(Arc::clone(system)) };
+    let Some(ca) = ca else { return Ok(Arc::clone(system)) };
     let mut roots = (**system).clone();
     for certificate in read(ca).ok_or("the certificate authority is no PEM certificate")? {
         roots.add(certificate).map_err(|_| "the certificate authority cannot be used as one")?;

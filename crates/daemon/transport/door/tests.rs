@@ -125,6 +125,7 @@ impl Site for Told {
                 format!("{:?} {body:?}", arrival.head)
             }
             Ok((_, Ok(Asked::Metadata(endpoint)))) => format!("{endpoint:?}"),
+            Ok((_, Ok(Asked::Keys))) => "keys".to_owned(),
             Ok((_, Ok(Asked::Preflight(response)))) => return response,
             Ok((_, Err(refusal))) | Err(refusal) => return refusal.into(),
         };

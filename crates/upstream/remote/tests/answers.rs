@@ -4,7 +4,7 @@ use crate::fake::{
     Asked, Fake, Reply, empty, event, events, fine, full, legacy, message, ready, silence, stream, text, with,
 };
 use crate::scripted::{CALM, LONG, answer, ask, call, meanwhile};
-use crate::{Incoming, Outbound, UpstreamError, Wait};
+use crate::{Credential, Incoming, Outbound, UpstreamError, Wait};
 use futures_util::future::BoxFuture;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -165,7 +165,7 @@ async fn only_a_list_survives_a_malformed_item() {
             let build = |id: &wire::Id| {
                 format!(r#"{{"jsonrpc":"2.0","id":{},"method":"{}"}}"#, id.raw(), method.name()).into()
             };
-            let outbound = Outbound { method, name: None, mirrored: &[], build: &build };
+            let outbound = Outbound { method, name: None, mirrored: &[], caller: None, build: &build };
             match answer(&mut connection.send_outbound(&outbound, CALM).unwrap()).await {
                 Ok(frame) => assert!(survives && !frame.is_strict()),
                 Err(error) => assert!(!survives && error == garbled("a key stands twice in one object")),
@@ -231,7 +231,7 @@ fn wrong_bodies() -> Vec<Failure> {
 }
 
 fn wrong_statuses() -> Vec<Failure> {
-    let credential = not_running("it does not accept our credential");
+    let credential = UpstreamError::Credential { why: "it does not accept our credential" };
     vec![
         ("202", |_| empty(202), garbled("it took the request and gave no answer")),
         ("307", |_| with(empty(307), "location", "http://collector.example/"), garbled("redirect refused")),
@@ -384,7 +384,8 @@ async fn bytes_behind_an_answer_answer_nobody() {
 async fn only_our_own_headers_go_out() {
     let mut fake = Fake::new(legacy(fine)).await;
     let credentials = [("Authorization", "Bearer up-own"), ("X-Api-Key", "k1"), ("x-api-key", "k2")];
-    fake.address().headers = credentials.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec();
+    let headers = credentials.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec();
+    fake.address().credential = Credential::headers(headers);
     let shown = format!("{:?}", fake.spec);
     assert!(shown.contains("Authorization") && !shown.contains("up-own"), "{shown}");
     let upstream = fake.start();
@@ -427,7 +428,9 @@ async fn an_address_that_cannot_work_says_why() {
         let mut fake = Fake::new(legacy(fine)).await;
         match url::Url::parse(name) {
             Ok(url) => fake.address().url = url,
-            Err(_) => fake.address().headers.push((name.to_owned(), value.to_owned())),
+            Err(_) => {
+                fake.address().credential = Credential::headers(vec![(name.to_owned(), value.to_owned())]);
+            }
         }
         let upstream = fake.start();
         assert_eq!(upstream.connection().await.unwrap_err(), not_running(want));

@@ -57,7 +57,7 @@ fn send(
         )
         .into()
     };
-    connection.send_outbound(&Outbound { method, name, mirrored, build: &build }, CALM).unwrap()
+    connection.send_outbound(&Outbound { method, name, mirrored, caller: None, build: &build }, CALM).unwrap()
 }
 
 #[tokio::test]

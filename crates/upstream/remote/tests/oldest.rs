@@ -77,7 +77,7 @@ async fn the_oldest_kind_of_server_is_found_and_served() {
     assert!(matches!(fake.notice().await, What::Up(_)));
     assert!(matches!(fake.notice().await, What::Notification(_)));
     let refused = answer(&mut ask(&connection, "refused", "{}", CALM)).await.unwrap_err();
-    assert_eq!(refused, UpstreamError::not_running("it does not accept our credential"));
+    assert_eq!(refused, UpstreamError::Credential { why: "it does not accept our credential" });
     let mut exchange = ask(&connection, "hold", "{}", CALM);
     meanwhile(&mut exchange, fake.until("POST", "hold", 1)).await;
     drop(exchange);

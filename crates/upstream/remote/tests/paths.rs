@@ -2,7 +2,7 @@
 
 use crate::fake::{Accept, Asked, Fake, fine, legacy, read_request};
 use crate::scripted::{LONG, call};
-use crate::{Address, UpstreamError};
+use crate::{Address, Credential, UpstreamError};
 use futures_util::future::BoxFuture;
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 use rustls::ServerConfig;
@@ -192,7 +192,8 @@ async fn https_goes_through_a_proxy_that_sees_no_more_than_where_to() {
     url.set_username("us%er").unwrap();
     url.set_password(Some("p:w")).unwrap();
     fake.address().ca = Some(authority.pem.clone());
-    fake.address().headers = vec![("Authorization".to_owned(), "Bearer up-own".to_owned())];
+    fake.address().credential =
+        Credential::headers(vec![("Authorization".to_owned(), "Bearer up-own".to_owned())]);
     fake.address().proxy = Some(url);
     works(&fake).await;
     let port = fake.address().url.port().unwrap();

@@ -1,0 +1,57 @@
+//! The examples of `docs/credentials.md`: each is loaded as it stands.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::{Files, Transport, load, render};
+
+const PAGE: &str = include_str!("../../../docs/credentials.md");
+
+/// One tenant file; every secret is there.
+struct Example<'a>(&'a str);
+
+impl Files for Example<'_> {
+    fn read(&self, path: &Path) -> io::Result<String> {
+        Ok(if path.ends_with("portcullis.yaml") { "keepalive: 15s\n".to_owned() } else { self.0.to_owned() })
+    }
+
+    fn matching(&self, _pattern: &Path) -> io::Result<Vec<PathBuf>> {
+        Ok(vec!["tenants/acme.yaml".into()])
+    }
+
+    fn variable(&self, _name: &str) -> Option<String> {
+        None
+    }
+
+    fn secret(&self, name: &str) -> Option<String> {
+        Some(format!("secret-{}", name.replace('/', "-")))
+    }
+
+    fn condition(&self, _text: &str) -> Result<(), Vec<crate::Flaw>> {
+        Ok(())
+    }
+
+    fn program(&self, _name: &str, _dir: Option<&Path>) -> Option<PathBuf> {
+        None
+    }
+}
+
+#[test]
+fn every_example_of_the_page_loads_and_shows_no_secret() {
+    let mut kinds = BTreeSet::new();
+    for example in PAGE.split("```yaml\n").skip(1).filter_map(|rest| rest.split("```").next()) {
+        let loaded = load(Path::new("portcullis.yaml"), &Example(example));
+        let loaded = loaded.unwrap_or_else(|problems| panic!("{example}\n{}", render(&problems)));
+        let other = loaded.warnings.iter().filter(|warning| !warning.message.contains("`policies`"));
+        assert_eq!(other.count(), 0, "{example}\n{}", render(&loaded.warnings));
+        assert!(!format!("{:?}", loaded.config).contains("secret-"), "{example}");
+        for upstream in &loaded.config.tenants[0].upstreams {
+            let Transport::Http { credential, .. } = &upstream.transport else { panic!("{example}") };
+            let shown = format!("{credential:?}");
+            kinds.insert(shown.split(['(', ' ']).next().unwrap_or_default().to_owned());
+        }
+    }
+    let all = ["Client", "Exchange", "Headers", "Principal"].map(str::to_owned);
+    assert_eq!(kinds.into_iter().collect::<Vec<_>>(), all);
+}
