@@ -8,14 +8,14 @@ mod unattributed;
 
 use std::{sync::Arc, time::Duration};
 
-use admission::{Call, Decision, Principal, Scene, Target};
+use admission::{Call, Decision, Principal, Target};
 use bytes::Bytes;
 use wire::{Budget, Era, Frame, FrameError, Id, Method, Pieces, Plan, Shape};
 
 use crate::{
     arrival::{Arrival, BodyError, Head, Listening, Reply, Source, Transport, Verb},
     audit::{Outcome, Record, Unheard},
-    authn, batch,
+    batch,
     catalog::{self, Catalog, View},
     credential, era,
     error::{AuthnError, Client, EraError, Error, LimitError, Refused, SessionError},
@@ -358,12 +358,7 @@ impl Gateway {
             frame: frame.clone(),
             received: head.received,
             grant: None,
-            scene: Scene {
-                server: Arc::clone(server),
-                session: visit.session().map(|session| Arc::clone(&session.name)),
-                tainted: false,
-                now: authn::now(),
-            },
+            scene: visit.scene(server),
         };
         Ok((call, view))
     }

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use admission::Principal;
+use admission::{Principal, Scene};
 use wire::{Capability, Era, Revision};
 
-use crate::{catalog::View, session::Session};
+use crate::{authn, catalog::View, session::Session};
 
 /// What a message is part of.
 #[derive(Clone, Debug)]
@@ -46,6 +46,12 @@ impl Visit {
             Visit::Opening(session) | Visit::Within(session) => Some(session),
             Visit::Alone(_) => None,
         }
+    }
+
+    /// What surrounds a call of it at a virtual server, for rules.
+    pub(crate) fn scene(&self, server: &Arc<str>) -> Scene {
+        let session = self.session().map(|session| Arc::clone(&session.name));
+        Scene { session, ..Scene::at(Arc::clone(server), authn::now()) }
     }
 
     /// Whether a method that needs `capability` exists here (spec B-11). A session holds what it promised;
