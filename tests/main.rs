@@ -32,6 +32,8 @@ mod upstreams;
 
 mod hostile_upstreams;
 
+mod policy;
+mod reload;
 mod shutdown;
 
 mod config_cli;

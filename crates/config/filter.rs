@@ -9,7 +9,7 @@ const PATTERN_BYTES: usize = 4096;
 const COMPILED_BYTES: usize = 1 << 20;
 
 /// Which names are visible. Deny wins; without an include everything else is visible.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Filter {
     admit: Vec<Pattern>,
     deny: Vec<Pattern>,
@@ -47,6 +47,16 @@ pub struct Pattern {
     pub line: usize,
     regex: Regex,
 }
+
+/// Patterns are what is written: where it stands makes no difference.
+impl PartialEq for Pattern {
+    fn eq(&self, other: &Pattern) -> bool {
+        // A glob and an expression may read alike; what they are compiled to does not.
+        self.text == other.text && self.regex.as_str() == other.regex.as_str()
+    }
+}
+
+impl Eq for Pattern {}
 
 impl Pattern {
     /// Compiles a glob: `*` is any text, also across `/`, `?` is one character, all else is itself.

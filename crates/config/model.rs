@@ -21,6 +21,7 @@ pub use policy::{
 pub use credential::{ClientProof, Credential, Fact, Grant, Signing, TokenServer};
 
 mod credential;
+mod renewal;
 
 /// The whole checked configuration: the process and its tenants.
 #[derive(Clone, Debug)]
@@ -209,7 +210,7 @@ pub enum Algorithm {
 }
 
 /// One configured MCP server.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Upstream {
     /// The id, unique in its tenant; it begins the exposed names.
     pub id: Arc<str>,
@@ -236,7 +237,7 @@ pub struct Upstream {
 }
 
 /// How an upstream is reached.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Transport {
     /// A child process that speaks on its standard input and output.
     Stdio {
@@ -339,7 +340,7 @@ pub struct Timeouts {
 }
 
 /// A named selection of upstreams at an address of its own.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VirtualServer {
     /// The name in the address; `default` stands for `/mcp` itself.
     pub name: Arc<str>,

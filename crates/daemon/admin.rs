@@ -47,7 +47,6 @@ pub(crate) struct Admin {
 /// What the pages are written from.
 struct Desk {
     gateway: Arc<Gateway>,
-    credentials: Credentials,
     draining: AtomicBool,
 }
 
@@ -71,8 +70,7 @@ impl Site for Admin {
 impl Admin {
     /// The operators' listener. It exists once the gateway is open and both listeners are bound, so it is ready.
     pub(crate) fn new(config: &Arc<Config>, key: Key, gateway: Arc<Gateway>) -> Admin {
-        let credentials = Credentials::new(Arc::clone(config), gateway.tokens());
-        let desk = Arc::new(Desk { gateway, credentials, draining: AtomicBool::new(false) });
+        let desk = Arc::new(Desk { gateway, draining: AtomicBool::new(false) });
         let pages = Router::new()
             .route("/livez", get("ok\n"))
             .route("/readyz", get(readiness))
@@ -148,7 +146,10 @@ async fn answer(
     };
     match asked {
         Err(error) => refuse(StatusCode::BAD_REQUEST, format!("the body is not JSON: {error}")),
-        Ok(asked) => match desk.credentials.answer(&verb, &page, asked).await {
+        Ok(asked) => match Credentials::new(desk.gateway.config(), desk.gateway.tokens())
+            .answer(&verb, &page, asked)
+            .await
+        {
             Ok(serde_json::Value::Null) => StatusCode::NO_CONTENT.into_response(),
             Ok(answer) => Json(answer).into_response(),
             Err(trouble) => refuse(trouble.status, trouble.why),

@@ -13,7 +13,9 @@ use std::{ffi::OsString, path::PathBuf, process::ExitCode};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+#[cfg(test)]
 pub(crate) use serve::load;
+pub(crate) use serve::read;
 
 use crate::{admin, demo, failure::Failure, log};
 

@@ -27,6 +27,7 @@ use crate::{
     failure::Failure,
     listen::{self, Stop, Terms},
     origin::Allowed,
+    reload::Reload,
     run::{self, Doors},
 };
 
@@ -66,14 +67,15 @@ pub(crate) fn run(port: Option<u16>, print: &dyn Fn(&str)) -> Result<(), Failure
         let path = folder
             .write_config(&places, &run::this_program()?)
             .map_err(|error| Failure::system(format!("cannot write the demo's configuration: {error}")))?;
-        let config = cli::load(&path)?.config;
+        let (loaded, texts) = cli::read(&path)?;
+        let (config, reload) = (loaded.config, Reload::new(path, texts)?);
         let state_dir = config.state_dir.clone();
         let key = make_key(&state_dir)
             .await
             .map_err(|error| Failure::system(format!("cannot make the demo's API key: {error}")))?;
         let site = Arc::new(http::ClockSite::new(Allowed::for_operators(&config)));
         tokio::select! {
-            ended = run::run(config, doors, || print(&welcome(&places, &state_dir, &key))) => ended,
+            ended = run::run(config, reload, doors, || print(&welcome(&places, &state_dir, &key))) => ended,
             () = listen::serve(clock, site, Terms::plain(http::CONNECTIONS), Stop::default()) => {
                 Err(Failure::system("the demo's clock ended unexpectedly: the log says why"))
             }

@@ -1,7 +1,10 @@
 //! What loading a configuration asks of this machine: files, variables, secrets, programs.
 
 use std::{
+    cell::RefCell,
+    collections::{BTreeMap, BTreeSet},
     env, fs,
+    hash::{DefaultHasher, Hash, Hasher as _},
     io::{self, Read as _},
     os::unix::fs::{FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _},
     path::{Path, PathBuf},
@@ -25,6 +28,40 @@ const SECRET_BYTES: u64 = 64 * 1024;
 pub(crate) struct Disk {
     secrets: PathBuf,
     credentials: Option<PathBuf>,
+    texts: RefCell<Texts>,
+}
+
+/// What was read for one configuration. Two of them are equal when all files, secrets and lists of files say the same.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Texts {
+    /// By the path that was asked for; nothing where nothing could be read.
+    said: BTreeMap<PathBuf, Option<u64>>,
+}
+
+impl PartialEq for Texts {
+    fn eq(&self, other: &Texts) -> bool {
+        self.said == other.said
+    }
+}
+
+impl Texts {
+    fn note(&mut self, path: &Path, said: Option<impl Hash>) {
+        let hash = said.map(|said| {
+            let mut hasher = DefaultHasher::new();
+            said.hash(&mut hasher);
+            hasher.finish()
+        });
+        self.said.insert(path.to_owned(), hash);
+    }
+
+    /// The folders in which all of it lies, or would lie.
+    pub(crate) fn folders(&self) -> BTreeSet<PathBuf> {
+        let folder = |path: &PathBuf| match path.parent() {
+            Some(folder) if folder != Path::new("") => folder.to_owned(),
+            Some(_) | None => PathBuf::from("."),
+        };
+        self.said.keys().map(folder).collect()
+    }
 }
 
 impl Disk {
@@ -34,22 +71,33 @@ impl Disk {
         Disk {
             secrets: env::var_os("PORTCULLIS_SECRETS").map_or_else(beside, PathBuf::from),
             credentials: env::var_os("CREDENTIALS_DIRECTORY").map(PathBuf::from),
+            texts: RefCell::default(),
         }
+    }
+
+    /// What was read so far.
+    pub(crate) fn texts(&self) -> Texts {
+        self.texts.borrow().clone()
     }
 }
 
 impl Files for Disk {
     fn read(&self, path: &Path) -> io::Result<String> {
-        let file = open(path)?;
-        guarded(path, &file.metadata()?)?;
-        text(file, FILE_BYTES)
+        let read = open(path).and_then(|file| {
+            guarded(path, &file.metadata()?)?;
+            text(file, FILE_BYTES)
+        });
+        self.texts.borrow_mut().note(path, read.as_ref().ok());
+        read
     }
 
     fn matching(&self, pattern: &Path) -> io::Result<Vec<PathBuf>> {
         let invalid = |error: String| io::Error::new(io::ErrorKind::InvalidInput, error);
         let pattern = pattern.to_str().ok_or_else(|| invalid("the pattern is not UTF-8".to_owned()))?;
         let found = glob::glob(pattern).map_err(|error| invalid(error.to_string()))?;
-        found.map(|path| path.map_err(io::Error::from)).collect()
+        let found = found.map(|path| path.map_err(io::Error::from)).collect::<io::Result<Vec<_>>>();
+        self.texts.borrow_mut().note(Path::new(pattern), found.as_ref().ok());
+        found
     }
 
     fn variable(&self, name: &str) -> Option<String> {
@@ -63,8 +111,13 @@ impl Files for Disk {
     }
 
     fn secret_in(&self, folder: &Path, name: &str) -> Option<String> {
-        let secret = is_plain(name).then(|| read(&folder.join(name), SECRET_BYTES).ok()).flatten()?;
-        Some(line(&secret).to_owned())
+        if !is_plain(name) {
+            return None;
+        }
+        let path = folder.join(name);
+        let secret = read(&path, SECRET_BYTES).ok();
+        self.texts.borrow_mut().note(&path, secret.as_ref());
+        Some(line(&secret?).to_owned())
     }
 
     fn condition(&self, text: &str) -> Result<(), Vec<config::Flaw>> {
@@ -182,7 +235,7 @@ mod tests {
         fs::create_dir_all(&credentials).unwrap();
         fs::write(credentials.join("github__APP"), "given\n").unwrap();
         fs::write(credentials.join("TOKEN"), "not this one").unwrap();
-        let disk = Disk { secrets, credentials: Some(credentials) };
+        let disk = Disk { secrets, credentials: Some(credentials), texts: RefCell::default() };
         assert_eq!(disk.secret("github/APP").as_deref(), Some("given"));
         assert_eq!(disk.secret_in(folder.path(), "outside").as_deref(), Some("x"));
         assert_eq!(disk.secret_in(folder.path(), "secrets/../outside"), None);
@@ -197,7 +250,7 @@ mod tests {
     #[test]
     fn a_configuration_that_others_can_write_is_not_read() {
         let folder = tempfile::tempdir().unwrap();
-        let disk = Disk { secrets: PathBuf::new(), credentials: None };
+        let disk = Disk { secrets: PathBuf::new(), credentials: None, texts: RefCell::default() };
         let (file, open) = (folder.path().join("a.yaml"), folder.path().join("open"));
         fs::write(&file, "x").unwrap();
         fs::create_dir(&open).unwrap();
@@ -221,7 +274,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let fifo = folder.path().join("fifo");
         mknodat(CWD, &fifo, FileType::Fifo, Mode::RUSR, 0).unwrap();
-        let disk = Disk { secrets: folder.path().to_owned(), credentials: None };
+        let disk = Disk { secrets: folder.path().to_owned(), credentials: None, texts: RefCell::default() };
         for (path, kind) in
             [(&*fifo, "a FIFO"), (folder.path(), "a folder"), (Path::new("/dev/zero"), "a device")]
         {
@@ -243,7 +296,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let script = folder.path().join("serve.sh");
         fs::write(&script, "#!/bin/sh\n").unwrap();
-        let disk = Disk { secrets: PathBuf::new(), credentials: None };
+        let disk = Disk { secrets: PathBuf::new(), credentials: None, texts: RefCell::default() };
         let shell = disk.program("sh", None).unwrap();
         assert!(shell.is_absolute() && shell.ends_with("sh"));
         assert_eq!(disk.program("./serve.sh", Some(folder.path())), None, "not executable");
@@ -259,7 +312,7 @@ mod tests {
         for name in ["a.yaml", "b.yaml", "c.json"] {
             fs::write(folder.path().join(name), name).unwrap();
         }
-        let disk = Disk { secrets: PathBuf::new(), credentials: None };
+        let disk = Disk { secrets: PathBuf::new(), credentials: None, texts: RefCell::default() };
         let found = disk.matching(&folder.path().join("*.yaml")).unwrap();
         assert_eq!(found.len(), 2);
         assert_eq!(disk.read(&found[0]).unwrap(), "a.yaml");

@@ -3,6 +3,8 @@
 mod cli;
 mod run;
 
+mod reload;
+
 mod admin;
 mod credentials;
 mod frames;

@@ -17,6 +17,7 @@ use crate::{
     key::Key,
     lanes::Lanes,
     listen::{self, Stop, Terms},
+    reload::Reload,
     tls::Tls,
     transport::streamable_http::StreamableHttp,
 };
@@ -70,7 +71,12 @@ pub(crate) fn on_one_thread<T>(work: impl Future<Output = Result<T, Failure>>) -
 }
 
 /// Runs the gateway until a signal asks it to stop. `ready` is called when clients are served.
-pub(crate) async fn run(config: Config, doors: Doors, ready: impl FnOnce()) -> Result<(), Failure> {
+pub(crate) async fn run(
+    config: Config,
+    reload: Reload,
+    doors: Doors,
+    ready: impl FnOnce(),
+) -> Result<(), Failure> {
     let mut signals = Signals::watch()?;
     descriptors::raise(&config);
     let config = Arc::new(config);
@@ -110,6 +116,7 @@ pub(crate) async fn run(config: Config, doors: Doors, ready: impl FnOnce()) -> R
 
     let signal = tokio::select! {
         signal = signals.next() => signal,
+        () = reload.follow(Arc::clone(&gateway)) => return Err(Failure::system("nobody follows the files any more")),
         error = follow(tls) => return Err(Failure::system(format!("cannot follow the certificate: {error}"))),
         _ = &mut serving => return Err(Failure::system("the listener ended unexpectedly: the log says why")),
     };

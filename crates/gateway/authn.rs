@@ -54,17 +54,22 @@ enum Mode {
 
 impl Authn {
     /// Everything the configuration says about who may ask. Issuers whose keys are at a URL are not read
-    /// yet: that is what [`Authn::watches`] are for.
+    /// yet: that is what watching [`Authn::key_sets`] is for.
     ///
     /// # Errors
     /// When there is no tenant, or identities that cannot be told apart.
-    pub(crate) fn compile(config: &Config, known: &Arc<Known>) -> Result<Authn, IdentityError> {
+    pub(crate) fn compile(
+        config: &Config,
+        known: &Arc<Known>,
+        before: Option<&Authn>,
+    ) -> Result<Authn, IdentityError> {
         if let [only] = config.tenants.as_slice()
             && only.identity.is_none()
         {
             return Ok(Authn::anonymous(TenantId::new(Arc::clone(&only.name))));
         }
-        let identity = Box::new(compile::identity(config, known)?);
+        let identity =
+            Box::new(compile::identity(config, known, &before.map(Authn::key_sets).unwrap_or_default())?);
         Ok(Authn(Mode::Identified { identity, signposts: Signposts::new(config) }))
     }
 
@@ -146,28 +151,41 @@ impl Authn {
         }
     }
 
-    /// What keeps the issuers' keys fresh, one endless piece of work an issuer, for whoever runs tasks.
-    pub(crate) fn watches(&self) -> Vec<impl Future<Output = ()> + Send + 'static> {
-        let all = match &self.0 {
+    /// The issuers' keys, each to be watched by one task.
+    pub(crate) fn key_sets(&self) -> Vec<Watched> {
+        match &self.0 {
             Mode::Anonymous { .. } => Vec::new(),
-            Mode::Identified { identity, .. } => identity.key_sets(),
-        };
-        all.into_iter().map(jwks::Jwks::watch).collect()
+            Mode::Identified { identity, .. } => identity.key_sets().into_iter().map(Watched).collect(),
+        }
     }
 
     /// The issuers whose keys are not known: until they are, none of their tokens is accepted and the gateway
     /// is not ready.
     pub(crate) fn keyless_issuers(&self) -> Vec<Arc<str>> {
-        let all = match &self.0 {
-            Mode::Anonymous { .. } => Vec::new(),
-            Mode::Identified { identity, .. } => identity.key_sets(),
-        };
-        all.iter().filter(|jwks| jwks.held().is_none()).map(|jwks| Arc::clone(jwks.issuer())).collect()
+        let all = self.key_sets();
+        let keyless = all.iter().filter(|Watched(jwks)| jwks.held().is_none());
+        keyless.map(|Watched(jwks)| Arc::clone(jwks.issuer())).collect()
     }
 
     /// Whether nobody is told apart, for `/status`.
     pub(crate) fn is_anonymous(&self) -> bool {
         matches!(self.0, Mode::Anonymous { .. })
+    }
+}
+
+/// The keys of one issuer, for whoever runs the task that keeps them fresh.
+#[derive(Clone)]
+pub(crate) struct Watched(Arc<jwks::Jwks>);
+
+impl Watched {
+    /// Whether these are the same keys, and not only those of the same issuer.
+    pub(crate) fn is(&self, other: &Watched) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
+    /// Keeps them fresh; never ends.
+    pub(crate) async fn watch(self) {
+        self.0.watch().await;
     }
 }
 

@@ -45,8 +45,16 @@ pub(crate) struct Source {
 pub(crate) struct Catalog {
     /// Whose.
     pub(crate) tenant: TenantId,
+    terms: ArcSwap<Terms>,
+    stock: Mutex<BTreeMap<Arc<str>, Stock>>,
+    shop: ArcSwap<Shop>,
+    turned: watch::Sender<u64>,
+}
+
+/// What the configuration says of a tenant's catalog. Replaced whole when that changes.
+pub(crate) struct Terms {
     /// The upstreams, by id.
-    pub(crate) sources: BTreeMap<Arc<str>, Source>,
+    pub(crate) sources: BTreeMap<Arc<str>, Arc<Source>>,
     /// Principal processes there may be.
     pub(crate) processes: usize,
     /// The HTTP status that errors have.
@@ -54,9 +62,8 @@ pub(crate) struct Catalog {
     /// Whether an upstream hears who calls.
     pub(crate) is_for_callers: bool,
     rules: Rules,
-    stock: Mutex<BTreeMap<Arc<str>, Stock>>,
-    shop: ArcSwap<Shop>,
-    turned: watch::Sender<u64>,
+    /// How long lists wait for an upstream in its first start.
+    patience: Duration,
 }
 
 /// What the merge needs to know from the configuration.
@@ -110,21 +117,18 @@ enum News {
     Gone,
 }
 
-impl Catalog {
-    /// An empty catalog in which every upstream is about to start.
+impl Terms {
+    /// As configured.
     pub(crate) fn new(
         tenant: &config::Tenant,
         sources: BTreeMap<Arc<str>, Source>,
         config: &config::Config,
-        now: Instant,
-    ) -> Catalog {
-        let until = now + config.list_timeout;
-        let stock =
-            sources.keys().map(|id| (Arc::clone(id), Stock::new(StockState::Starting { until }))).collect();
+    ) -> Terms {
+        let sources: BTreeMap<_, _> =
+            sources.into_iter().map(|(id, source)| (id, Arc::new(source))).collect();
         let ids = sources.keys().cloned().collect();
         let is_for_callers = sources.values().any(|source| source.spec.is_for_callers());
-        let catalog = Catalog {
-            tenant: TenantId::new(Arc::clone(&tenant.name)),
+        Terms {
             sources,
             processes: tenant.processes,
             error_status: tenant.error_status,
@@ -136,12 +140,67 @@ impl Catalog {
                 extensions: tenant.extensions.iter().filter_map(|g| config::Pattern::glob(g).ok()).collect(),
                 names_max: config.names_max,
             },
+            patience: config.list_timeout,
+        }
+    }
+
+    /// Whether what an upstream listed under other terms stands as it is under these: same server, same filters, same
+    /// names.
+    fn keep(&self, id: &Arc<str>, old: &Terms) -> bool {
+        let alike = |new: &Source, old: &Source| new.spec == old.spec && new.config == old.config;
+        let names = self.rules.names_max == old.rules.names_max && self.rules.ids == old.rules.ids;
+        let bare = |terms: &Terms| terms.rules.is_bare(id);
+        let both = self.sources.get(id).zip(old.sources.get(id));
+        names && bare(self) == bare(old) && both.is_some_and(|(new, old)| alike(new, old))
+    }
+}
+
+impl Rules {
+    /// Whether a virtual server calls the things of this upstream by their native names.
+    fn is_bare(&self, upstream: &str) -> bool {
+        let servers = self.servers.iter().filter(|server| server.names == config::Naming::Bare);
+        servers.flat_map(|server| &server.upstreams).any(|id| **id == *upstream)
+    }
+}
+
+impl Catalog {
+    /// An empty catalog in which every upstream is about to start.
+    pub(crate) fn new(tenant: TenantId, terms: Terms, now: Instant) -> Catalog {
+        let until = now + terms.patience;
+        let start = |id: &Arc<str>| (Arc::clone(id), Stock::new(StockState::Starting { until }));
+        let stock = terms.sources.keys().map(start).collect();
+        let catalog = Catalog {
+            tenant,
+            terms: ArcSwap::from_pointee(terms),
             stock: Mutex::new(stock),
             shop: ArcSwap::default(),
             turned: watch::Sender::new(0),
         };
         catalog.restock(|_| ());
         catalog
+    }
+
+    /// What the configuration says.
+    pub(crate) fn terms(&self) -> arc_swap::Guard<Arc<Terms>> {
+        self.terms.load()
+    }
+
+    /// One configured upstream.
+    pub(crate) fn source(&self, id: &str) -> Option<Arc<Source>> {
+        self.terms.load().sources.get(id).cloned()
+    }
+
+    /// Goes on under other terms. What changed is served again once it was read; what is gone is gone at once.
+    pub(crate) fn retune(&self, terms: Terms, now: Instant) {
+        self.restock(|stock| {
+            let old = self.terms.load_full();
+            let until = now + terms.patience;
+            stock.retain(|id, _| terms.keep(id, &old));
+            for id in terms.sources.keys() {
+                stock.entry(Arc::clone(id)).or_insert_with(|| Stock::new(StockState::Starting { until }));
+            }
+            self.terms.store(Arc::new(terms));
+        });
     }
 
     /// What a virtual server offers now.
@@ -151,7 +210,9 @@ impl Catalog {
 
     /// The name of a virtual server as the configuration holds it.
     pub(crate) fn server(&self, name: &str) -> Option<Arc<str>> {
-        self.rules.servers.iter().find(|server| *server.name == *name).map(|server| Arc::clone(&server.name))
+        let terms = self.terms.load();
+        let server = terms.rules.servers.iter().find(|server| *server.name == *name);
+        server.map(|server| Arc::clone(&server.name))
     }
 
     /// The view once nothing it is made of is in its first start any more, or that start's time is up
@@ -216,13 +277,18 @@ impl Catalog {
         stock.get(upstream).map(|stock| stock.remarks.clone()).unwrap_or_default()
     }
 
-    /// Takes news of one upstream and puts new views in place of the old ones.
-    fn learn(&self, upstream: &str, news: News) {
+    /// Takes news of one upstream and puts new views in place of the old ones. False when it is not configured like that
+    /// any more: what was learned does not hold.
+    fn learn(&self, source: &Arc<Source>, news: News) -> bool {
+        let mut current = false;
         self.restock(|stock| {
-            if let Some(stock) = stock.get_mut(upstream) {
+            let id = &source.config.id;
+            current = self.source(id).is_some_and(|now| Arc::ptr_eq(&now, source));
+            if let (true, Some(stock)) = (current, stock.get_mut(id)) {
                 stock.learn(news);
             }
         });
+        current
     }
 
     fn restock(&self, change: impl FnOnce(&mut BTreeMap<Arc<str>, Stock>)) {

@@ -1,14 +1,14 @@
 //! The gateway as a whole: what it is made of, and the order in which it starts and stops.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::BTreeMap,
     io,
     path::{Path, PathBuf},
     sync::{Arc, OnceLock},
     time::{Duration, Instant},
 };
 
-use admission::Checks;
+use admission::{Checks, TenantId};
 use arc_swap::ArcSwap;
 use config::{Config, Transport};
 use tokio::sync::mpsc;
@@ -20,7 +20,7 @@ use crate::{
     asking::{self, Asking},
     audit::Audit,
     authn::{Authn, IdentityError},
-    catalog::{Catalog, Source, refresh::Refresh},
+    catalog::{Catalog, Source, Terms, refresh::Refresh},
     credential,
     limits::Limits,
     logging,
@@ -43,6 +43,10 @@ const LAST_WORDS: Duration = Duration::from_secs(1);
 /// Notices from upstreams that may wait to be sorted.
 const NOTICES: usize = 1024;
 
+mod reload;
+
+pub use reload::Reloaded;
+
 /// The gateway.
 pub struct Gateway {
     pub(crate) config: Arc<Config>,
@@ -54,6 +58,10 @@ pub struct Gateway {
     pub(crate) audit: Arc<Audit>,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) started: Instant,
+    supervisor: PathBuf,
+    reloading: tokio::sync::Mutex<()>,
+    /// Why the last configuration was not taken; none after one that was.
+    refused: std::sync::Mutex<Option<String>>,
     store: Arc<Store>,
     tokens: Arc<Tokens>,
     eras: Arc<Eras>,
@@ -114,9 +122,6 @@ impl Gateway {
     /// When something that must outlive a request cannot be opened. Upstreams never keep it from starting.
     pub async fn open(config: Arc<Config>, supervisor: PathBuf) -> Result<Arc<Gateway>, OpenError> {
         let metrics = Metrics::new()?;
-        if config.tenants.is_empty() {
-            return Err(OpenError::NoTenant);
-        }
         let store = Arc::new(Store::open(&config.state_dir).await?);
         let tokens = Arc::new(Tokens::load(Arc::clone(&store)).await?);
         let seal = Seal::new(store.seal_keys().await?)?;
@@ -127,8 +132,7 @@ impl Gateway {
         let pool = Pool::new(memory, notice_sender, IDLE_PROCESS);
         // What it signs may be asked for by any later configuration.
         tokens.prepare().await?;
-        let authn = Authn::compile(&config, tokens.known())?;
-        let snapshot = compile(&config, &supervisor, authn, tokens.known())?;
+        let snapshot = compiled(&config, (&supervisor, tokens.known()), None)?.opened(&config);
         let limits = SessionLimits {
             idle: config.session.idle,
             absolute: config.session.absolute,
@@ -155,21 +159,26 @@ impl Gateway {
             tokens,
             eras,
             refresh: OnceLock::new(),
+            supervisor,
+            reloading: tokio::sync::Mutex::default(),
+            refused: std::sync::Mutex::default(),
             config,
         });
         let refresh = Refresh::start(&gateway, notices, ended);
         // Set once, here; the cell only breaks the circle between the gateway and its tasks.
         let _ = gateway.refresh.set(refresh);
         gateway.start_catalog_connections();
+        gateway.metrics.configured();
         Ok(gateway)
     }
 
     /// One connection an upstream, for its lists (product rule "Catalog connections").
     fn start_catalog_connections(&self) {
         for catalog in self.catalogs() {
-            for source in catalog.sources.values() {
+            let terms = catalog.terms();
+            for source in terms.sources.values() {
                 if let Err(error) =
-                    self.router.pool.seat(&source.spec, Seat::Shared, Declared::nothing(), catalog.processes)
+                    self.router.pool.seat(&source.spec, Seat::Shared, Declared::nothing(), terms.processes)
                 {
                     tracing::error!(tenant = %catalog.tenant, upstream = %source.config.id, %error, "not started");
                 }
@@ -266,21 +275,45 @@ impl Gateway {
 
 type Sources = BTreeMap<Arc<str>, Source>;
 
-/// Config → snapshot.
-fn compile(
-    config: &Config,
-    supervisor: &Path,
+/// A configuration, compiled and not in force yet.
+struct Compiled {
     authn: Authn,
-    known: &Arc<Known>,
-) -> Result<Snapshot, OpenError> {
-    let now = Instant::now();
-    let mut catalogs = HashMap::new();
-    for tenant in &config.tenants {
-        let catalog = Catalog::new(tenant, sources(tenant, config, (supervisor, known))?, config, now);
-        catalogs.insert(catalog.tenant.clone(), Arc::new(catalog));
+    checks: Checks,
+    terms: Vec<(TenantId, Terms)>,
+}
+
+/// Compiles a configuration. Keys of issuers that were read for an earlier one are not read again.
+fn compiled(
+    config: &Config,
+    (supervisor, known): (&Path, &Arc<Known>),
+    before: Option<&Authn>,
+) -> Result<Compiled, OpenError> {
+    if config.tenants.is_empty() {
+        return Err(OpenError::NoTenant);
     }
+    let authn = Authn::compile(config, known, before)?;
     let checks = Checks { policy: policy::compile(config)?, ..Checks::default() };
-    Ok(Snapshot { authn, checks, catalogs })
+    let mut terms = Vec::new();
+    for tenant in &config.tenants {
+        let sources = sources(tenant, config, (supervisor, known))?;
+        terms.push((TenantId::new(Arc::clone(&tenant.name)), Terms::new(tenant, sources, config)));
+    }
+    Ok(Compiled { authn, checks, terms })
+}
+
+impl Compiled {
+    /// The first snapshot: every upstream is about to start.
+    fn opened(self, config: &Arc<Config>) -> Snapshot {
+        let now = Instant::now();
+        let catalog =
+            |(tenant, terms): (TenantId, Terms)| (tenant.clone(), Arc::new(Catalog::new(tenant, terms, now)));
+        Snapshot {
+            config: Arc::clone(config),
+            authn: self.authn,
+            checks: self.checks,
+            catalogs: self.terms.into_iter().map(catalog).collect(),
+        }
+    }
 }
 
 fn sources(

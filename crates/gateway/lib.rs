@@ -36,7 +36,7 @@ pub use arrival::{
     Arrival, BodyError, Credentials, Endpoint, Head, Listening, Mirrored, Reply, Transport, Unread, Verb,
 };
 pub use authn::{Connector, IdentityError, JwksError, KeysError, connector};
-pub use gateway::{Gateway, OpenError};
+pub use gateway::{Gateway, OpenError, Reloaded};
 pub use metadata::endpoint_url;
 pub use policy::{PolicyError, check_condition};
 pub use running::{Following, Out, Running};

@@ -91,7 +91,7 @@ impl Entered {
     fn done(&self, done: Result<Answered, Error>) -> Result<Answered, Failure> {
         done.map_err(|error| Failure {
             id: self.frame.id().cloned(),
-            client: Client { revision: self.visit.revision(), statuses: self.catalog.error_status },
+            client: Client { revision: self.visit.revision(), statuses: self.catalog.terms().error_status },
             ..Failure::from(error)
         })
     }
@@ -167,7 +167,7 @@ impl Gateway {
             Failure { id, ..Failure::from(Error::from(error)) }
         })?;
         record.read(&frame);
-        let client = Client { statuses: catalog.error_status, ..Client::UNKNOWN };
+        let client = Client { statuses: catalog.terms().error_status, ..Client::UNKNOWN };
         let failed = |error: Error| Failure { id: frame.id().cloned(), client, ..Failure::from(error) };
         let visit = match era::classify(&head, &frame).map_err(|error| failed(error.into()))? {
             // Nothing that ends with a session would end it, so nothing new begins.
@@ -326,7 +326,10 @@ impl Gateway {
             catalog: Arc::clone(catalog),
             view,
             visit: visit.clone(),
-            caller: catalog.is_for_callers.then(|| credential::caller(&entered.head, &entered.principal)),
+            caller: catalog
+                .terms()
+                .is_for_callers
+                .then(|| credential::caller(&entered.head, &entered.principal)),
         };
         self.router.dispatch(&admitted, &context, &self.sessions, lane).await
     }

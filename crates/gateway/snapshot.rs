@@ -3,11 +3,14 @@
 use std::{collections::HashMap, sync::Arc};
 
 use admission::{Checks, TenantId};
+use config::Config;
 
 use crate::{arrival::Endpoint, authn::Authn, catalog::Catalog};
 
 /// One compiled configuration. A call sees one, except when decided again after an approval (invariant 6).
 pub(crate) struct Snapshot {
+    /// What it was compiled from.
+    pub(crate) config: Arc<Config>,
     /// Who may be told apart.
     pub(crate) authn: Authn,
     /// What is asked of every call.

@@ -14,6 +14,8 @@ impl Gateway {
             "name": "portcullis",
             "version": env!("CARGO_PKG_VERSION"),
             "state": if self.sessions.is_draining() { "draining" } else { "ready" },
+            // What the files say and is not in force.
+            "reload_refused": self.refused().clone(),
             "uptime_seconds": self.started.elapsed().as_secs(),
             "identity": if self.snapshot.load().authn.is_anonymous() { "anonymous" } else { "required" },
             "issuers_without_keys": self.snapshot.load().authn.keyless_issuers(),
@@ -25,7 +27,8 @@ impl Gateway {
     fn tenant(&self, catalog: &Catalog) -> Value {
         let states = self.router.pool.states();
         let mine = || states.iter().filter(|(spec, ..)| spec.tenant == *catalog.tenant.name());
-        let upstreams: Vec<Value> = catalog
+        let terms = catalog.terms();
+        let upstreams: Vec<Value> = terms
             .sources
             .values()
             .map(|source| {

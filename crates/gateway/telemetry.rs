@@ -11,6 +11,8 @@ use prometheus::{
 };
 use wire::Method;
 
+use crate::authn;
+
 /// A metric's name and what it counts.
 pub(crate) struct Name(pub(crate) &'static str, pub(crate) &'static str);
 
@@ -49,6 +51,14 @@ const AUDIT_FAILURES: Name = Name(
 );
 const UNAUTHENTICATED: Name =
     Name("portcullis_unauthenticated_total", "Messages refused before their asker was known.");
+const RELOADS: Name = Name(
+    "portcullis_reloads_total",
+    "Configurations that were taken, or refused, after the first, by result.",
+);
+const LAST_RELOAD: Name = Name(
+    "portcullis_last_reload_success_timestamp_seconds",
+    "When the configuration in force was taken, in seconds since the Unix epoch.",
+);
 const BUILD_INFO: Name = Name("portcullis_build_info", "Always 1; the label is the version.");
 const RESIDENT_MEMORY: Name = Name("process_resident_memory_bytes", "Resident memory of the gateway itself.");
 const OPEN_FDS: Name = Name("process_open_fds", "Open file descriptors of the gateway.");
@@ -57,7 +67,7 @@ const START_TIME: Name =
 
 /// All of them, for whoever compares this list with the documentation.
 #[cfg(test)]
-pub(crate) const ALL: [Name; 17] = [
+pub(crate) const ALL: [Name; 19] = [
     MESSAGES,
     DURATION,
     SESSIONS,
@@ -71,6 +81,8 @@ pub(crate) const ALL: [Name; 17] = [
     AUDIT_LINES,
     AUDIT_FAILURES,
     UNAUTHENTICATED,
+    RELOADS,
+    LAST_RELOAD,
     BUILD_INFO,
     RESIDENT_MEMORY,
     OPEN_FDS,
@@ -100,6 +112,8 @@ pub(crate) struct Metrics {
     audit_lines: IntCounter,
     audit_failures: IntCounter,
     unauthenticated: IntCounter,
+    reloads: IntCounterVec,
+    last_reload: IntGauge,
     resident_memory: IntGauge,
     open_fds: IntGauge,
 }
@@ -129,6 +143,8 @@ impl Metrics {
             audit_lines: counter(&registry, AUDIT_LINES)?,
             audit_failures: counter(&registry, AUDIT_FAILURES)?,
             unauthenticated: counter(&registry, UNAUTHENTICATED)?,
+            reloads: counters(&registry, RELOADS, &["result"])?,
+            last_reload: gauge(&registry, LAST_RELOAD)?,
             resident_memory: gauge(&registry, RESIDENT_MEMORY)?,
             open_fds: gauge(&registry, OPEN_FDS)?,
             registry,
@@ -164,6 +180,23 @@ impl Metrics {
     /// Somebody asked whom we do not know.
     pub(crate) fn unauthenticated(&self) {
         self.unauthenticated.inc();
+    }
+
+    /// A configuration was taken, or refused.
+    pub(crate) fn reloaded(&self, taken: bool) {
+        if let Ok(counter) =
+            self.reloads.get_metric_with_label_values(&[if taken { "taken" } else { "refused" }])
+        {
+            counter.inc();
+        }
+        if taken {
+            self.configured();
+        }
+    }
+
+    /// A configuration is in force from now on.
+    pub(crate) fn configured(&self) {
+        self.last_reload.set(i64::try_from(authn::now()).unwrap_or(i64::MAX));
     }
 
     /// Sessions were opened (`change` above zero) or ended (below).

@@ -17,6 +17,8 @@ pub struct Client {
     pub session: Option<String>,
     /// What it sends as `MCP-Protocol-Version`.
     pub revision: Option<String>,
+    /// What it shows as a bearer credential.
+    pub token: Option<String>,
     last_id: Cell<u64>,
 }
 
@@ -31,7 +33,14 @@ pub struct Pending {
 impl Client {
     /// A client that has not said anything yet.
     pub fn new(address: SocketAddr, path: &str) -> Client {
-        Client { address, path: path.to_owned(), session: None, revision: None, last_id: Cell::new(0) }
+        Client {
+            address,
+            path: path.to_owned(),
+            session: None,
+            revision: None,
+            token: None,
+            last_id: Cell::new(0),
+        }
     }
 
     /// A client with a session of the latest of these revisions.
@@ -75,6 +84,9 @@ impl Client {
     fn dressed(&self, mut request: Request) -> Request {
         if let Some(session) = &self.session {
             request = request.with("mcp-session-id", session);
+        }
+        if let Some(token) = &self.token {
+            request = request.with("authorization", &format!("Bearer {token}"));
         }
         if let Some(revision) = &self.revision {
             request = request.with("mcp-protocol-version", revision);

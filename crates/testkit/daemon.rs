@@ -126,8 +126,20 @@ impl Daemon {
 
     /// One page of the operators' listener.
     pub fn get(&self, path: &str) -> Answer {
+        self.ask_operators(Request::new("GET", path))
+    }
+
+    /// An API key of this principal, made now.
+    pub fn api_key(&self, tenant: &str, principal: &str, groups: &[&str]) -> String {
+        let wanted = serde_json::json!({
+            "name": principal, "tenant": tenant, "principal": principal, "groups": groups,
+        });
+        let answer = self.ask_operators(Request::post("/admin/v1/keys", wanted.to_string()));
+        answer.json()["key"].as_str().unwrap().to_owned()
+    }
+
+    fn ask_operators(&self, mut request: Request) -> Answer {
         let mut connection = Connection::open(self.operators);
-        let mut request = Request::new("GET", path);
         if let Ok(key) = fs::read_to_string(self.folder.path().join("state/admin.key")) {
             request = request.with("Authorization", &format!("Bearer {}", key.trim()));
         }
@@ -194,6 +206,27 @@ impl Daemon {
     /// Sends SIGTERM.
     pub fn terminate(&self) {
         processes::terminate(self.pid());
+    }
+
+    /// Asks it to read its configuration again, and returns when that is in force or was refused.
+    pub fn reload(&self) {
+        let before = self.reloads();
+        processes::hang_up(self.pid());
+        until("the configuration to be read again", || (self.reloads() > before).then_some(()));
+    }
+
+    /// How many configurations were taken or refused after the first.
+    pub fn reloads(&self) -> u64 {
+        let page = self.get("/metrics");
+        let lines = page.text().lines().filter(|line| line.starts_with("portcullis_reloads_total{"));
+        lines.filter_map(|line| line.rsplit(' ').next()?.parse::<u64>().ok()).sum()
+    }
+
+    /// Writes a file of its folder anew.
+    pub fn rewrite(&self, path: &str, change: impl FnOnce(String) -> String) {
+        let path = self.folder.path().join(path);
+        let text = change(fs::read_to_string(&path).unwrap_or_default());
+        fs::write(path, text).unwrap();
     }
 
     /// Sends SIGKILL and waits for the end of the daemon alone.

@@ -85,6 +85,11 @@ pub fn terminate(pid: u32) {
     signal(pid, Signal::TERM);
 }
 
+/// Tells a process that its configuration may have changed.
+pub fn hang_up(pid: u32) {
+    signal(pid, Signal::HUP);
+}
+
 /// Ends a process without asking it.
 pub fn kill(pid: u32) {
     signal(pid, Signal::KILL);

@@ -108,6 +108,31 @@ impl Pool {
         let _ = stopping.await;
     }
 
+    /// Takes out every seat whose upstream is not wanted any more, and stops each once what runs there has ended, at the latest
+    /// after `patience`. Whoever asks for such a seat afterwards gets a new one.
+    pub fn retire(&self, patience: Duration, wanted: impl Fn(&Spec) -> bool) {
+        let leaving = {
+            let tenants = &mut *self.tenants();
+            let mut leaving = Vec::new();
+            for alike in
+                tenants.seats.values_mut().flat_map(HashMap::values_mut).flat_map(HashMap::values_mut)
+            {
+                leaving.extend(alike.extract_if(.., |upstream| !wanted(upstream.spec())));
+            }
+            leaving.iter().for_each(|one| count(&mut tenants.gone, one));
+            leaving
+        };
+        for upstream in leaving {
+            let stop = self.stop.clone();
+            self.tasks.spawn(async move {
+                let rest = tokio::time::timeout(patience, upstream.rest());
+                // At drain nobody waits for it twice.
+                let _ = stop.run_until_cancelled(rest).await;
+                upstream.stop().await;
+            });
+        }
+    }
+
     /// All that runs for one seat, whatever is declared there.
     pub fn of_seat(&self, tenant: &str, seat: &Seat) -> Vec<Arc<Upstream>> {
         let tenants = self.tenants();

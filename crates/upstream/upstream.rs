@@ -17,6 +17,9 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 use wire::Revision;
 
+/// How often somebody who waits for a seat to come to rest looks at it.
+const LOOK: Duration = Duration::from_millis(20);
+
 /// How a seat stands.
 #[derive(Debug, Clone)]
 pub enum State {
@@ -210,6 +213,22 @@ impl Upstream {
     pub async fn stop(&self) {
         self.stop.cancel();
         self.task.wait().await;
+    }
+
+    /// Returns when nothing is in flight there.
+    pub(crate) async fn rest(&self) {
+        let mut look = tokio::time::interval(LOOK);
+        while self.is_busy() {
+            look.tick().await;
+        }
+    }
+
+    fn is_busy(&self) -> bool {
+        let in_flight = match &*self.status.borrow() {
+            Status::Up { connection, .. } => connection.in_flight() > 0,
+            Status::Starting { .. } | Status::Waiting { .. } | Status::Stopped => false,
+        };
+        in_flight || Arc::strong_count(&self.held) > 1
     }
 
     /// Keeps it from being idle for as long as this is held: something of somebody's runs there.

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import re
+import signal
 import sys
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from fidelity import scheme, upstream_id
 
 features = {
     *("stdio", "http-upstream", "modern", "auth", "filters", "audit", "metrics", "process", "logs"),
-    *("prompts", "resources", "limits", "reverse", "egress"),
+    *("prompts", "resources", "limits", "reverse", "reload", "egress"),
 }
 waive = set()
 
@@ -143,7 +144,19 @@ class Adapter:
             await asyncio.to_thread(self.daemon.stop)
 
     async def reload(self, neutral):
-        raise NotImplementedError("this gateway does not reload yet")
+        """New files, and a signal; returns when they are in force, or were refused."""
+        before = await asyncio.to_thread(self.reloads)
+        # The steps go on to speak of what is gone.
+        self.ids = ids({*self.ids, *neutral["upstreams"]})
+        self.write(neutral)
+        self.daemon.process.send_signal(signal.SIGHUP)
+        while await asyncio.to_thread(self.reloads) == before:
+            await asyncio.sleep(0.02)
+        await asyncio.to_thread(self.daemon.wait_settled)
+
+    def reloads(self):
+        text = self.daemon.fetch("/metrics")
+        return sum(float(n) for n in re.findall(r"^portcullis_reloads_total\{.*\} (\S+)$", text, re.M))
 
     def exit_code(self):
         return self.daemon.process.poll()

@@ -113,6 +113,9 @@ class Daemon:
         except (OSError, ValueError):
             return False
 
+    def wait_settled(self, patience=10):
+        self._wait(self.settled, patience)
+
     def upstreams(self):
         tenants = json.loads(self.fetch("/status"))["tenants"]
         return [upstream for tenant in tenants for upstream in tenant["upstreams"]]

@@ -6,7 +6,8 @@ use config::{Loaded, Problem};
 
 use crate::{
     failure::Failure,
-    files::Disk,
+    files::{Disk, Texts},
+    reload::Reload,
     run::{self, Doors},
 };
 
@@ -16,13 +17,13 @@ const PLACES: [&str; 2] = ["portcullis.yaml", "/etc/portcullis/portcullis.yaml"]
 /// Runs the gateway.
 pub(crate) fn serve(named: Option<PathBuf>) -> Result<(), Failure> {
     let path = find(named)?;
-    let Loaded { config, warnings, .. } = load(&path)?;
+    let (Loaded { config, warnings, .. }, texts) = read(&path)?;
     for Problem { file, line, path, message, .. } in &warnings {
         tracing::warn!(file = %file.display(), line, path, "{message}");
     }
     run::on_runtime(async {
         let doors = Doors::bind(&config).await?;
-        run::run(config, doors, || ()).await
+        run::run(config, Reload::new(path, texts)?, doors, || ()).await
     })
 }
 
@@ -39,7 +40,14 @@ pub(crate) fn find(named: Option<PathBuf>) -> Result<PathBuf, Failure> {
 
 /// Loads a configuration; all its problems make one failure.
 pub(crate) fn load(path: &Path) -> Result<Loaded, Failure> {
-    config::load(path, &Disk::beside(path)).map_err(|problems| {
+    read(path).map(|(loaded, _)| loaded)
+}
+
+/// The same, with what was read for it.
+pub(crate) fn read(path: &Path) -> Result<(Loaded, Texts), Failure> {
+    let disk = Disk::beside(path);
+    let loaded = config::load(path, &disk);
+    loaded.map(|loaded| (loaded, disk.texts())).map_err(|problems| {
         let count = problems.len();
         let word = if count == 1 { "problem" } else { "problems" };
         Failure::config(format!("{}{count} {word}", config::render(&problems)))

@@ -8,6 +8,7 @@ use quick_cache::sync::Cache;
 use url::Url;
 
 use super::{
+    Watched,
     identity::{Accepts, Identity, VERIFIED},
     issuer::{Issuer, Realm},
     jwks::{self, Fetcher, Jwks, JwksError, Origin},
@@ -44,7 +45,11 @@ pub enum IdentityError {
 }
 
 /// Compiles every tenant's identity.
-pub(super) fn identity(config: &Config, known: &Arc<Known>) -> Result<Identity, IdentityError> {
+pub(super) fn identity(
+    config: &Config,
+    known: &Arc<Known>,
+    before: &[Watched],
+) -> Result<Identity, IdentityError> {
     let mut accepts = HashMap::new();
     let mut issuers: HashMap<Arc<str>, Issuer> = HashMap::new();
     let mut fetcher = None;
@@ -54,7 +59,7 @@ pub(super) fn identity(config: &Config, known: &Arc<Known>) -> Result<Identity, 
         accepts.insert(Arc::clone(&tenant.name), Accepts { keys: identity.keys, local: identity.local });
         for wanted in &identity.issuers {
             let name = Arc::clone(&wanted.issuer);
-            let issuer = issuer(tenant, wanted, &mut fetcher)?;
+            let issuer = issuer(tenant, wanted, before, &mut fetcher)?;
             // INVARIANT: an issuer speaks for one tenant, and nobody else for us.
             if *name == *LOCAL_ISSUER || issuers.insert(Arc::clone(&name), issuer).is_some() {
                 return Err(IdentityError::SameIssuer(name));
@@ -79,6 +84,7 @@ pub(super) fn identity(config: &Config, known: &Arc<Known>) -> Result<Identity, 
 fn issuer(
     tenant: &Tenant,
     wanted: &config::Issuer,
+    before: &[Watched],
     fetcher: &mut Option<Arc<Fetcher>>,
 ) -> Result<Issuer, IdentityError> {
     let name = Arc::clone(&wanted.issuer);
@@ -93,11 +99,16 @@ fn issuer(
             Origin::Url(url.clone(), Arc::clone(fetcher))
         }
     };
-    let jwks = Jwks::new(Arc::clone(&name), origin);
+    // Keys that were read are not asked for again, and nobody is locked out meanwhile.
+    let read = before.iter().find(|Watched(jwks)| *jwks.issuer() == name && jwks.is_read_from(&origin));
+    let jwks = match read {
+        Some(Watched(jwks)) => Arc::clone(jwks),
+        None => Arc::new(Jwks::new(Arc::clone(&name), origin)),
+    };
     jwks.prime().map_err(|why| IdentityError::Keys { issuer: Arc::clone(&name), why })?;
     Ok(Issuer {
         name,
-        realm: Realm::Tenant(TenantId::new(Arc::clone(&tenant.name)), Arc::new(jwks)),
+        realm: Realm::Tenant(TenantId::new(Arc::clone(&tenant.name)), jwks),
         audience: wanted.audience.as_deref().map(Into::into),
         algorithms: wanted.algorithms.clone(),
         principal_claim: wanted.principal_claim.clone(),

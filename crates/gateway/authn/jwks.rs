@@ -124,6 +124,15 @@ impl Jwks {
         self.held.load_full()
     }
 
+    /// Whether they are read there.
+    pub(super) fn is_read_from(&self, origin: &Origin) -> bool {
+        match (&self.origin, origin) {
+            (Origin::File(ours), Origin::File(theirs)) => ours == theirs,
+            (Origin::Url(ours, _), Origin::Url(theirs, _)) => ours == theirs,
+            (Origin::File(_), Origin::Url(..)) | (Origin::Url(..), Origin::File(_)) => false,
+        }
+    }
+
     /// Whose keys these are.
     pub(super) fn issuer(&self) -> &Arc<str> {
         &self.issuer

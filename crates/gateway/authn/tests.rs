@@ -308,7 +308,7 @@ async fn a_token_with_a_new_key_waits_once_for_the_keys_to_be_read_again() {
     let place = Place::with(ISSUER, &mint::jwks_without("ed25519"), |_| ()).await;
     // From here on nothing is waited for but the disk.
     tokio::time::pause();
-    let watches: Vec<_> = place.authn.watches().into_iter().map(tokio::spawn).collect();
+    let watches: Vec<_> = place.authn.key_sets().into_iter().map(|keys| tokio::spawn(keys.watch())).collect();
     let head =
         head_with("/mcp", &token(Signer::Ed25519, json!({}), json!({"aud": "https://gw.example/mcp"})));
     tokio::time::advance(Duration::from_secs(1)).await;
@@ -353,7 +353,7 @@ async fn a_stranger_is_told_where_to_ask_and_no_more() {
 
 #[tokio::test]
 async fn without_identity_nothing_is_asked_and_nothing_is_told() {
-    let authn = super::Authn::compile(&place::config(false).0, &Arc::default()).unwrap();
+    let authn = super::Authn::compile(&place::config(false).0, &Arc::default(), None).unwrap();
     assert!(authn.is_anonymous());
     for values in [&[][..], &["Bearer x", "Bearer y"]] {
         let principal = authn.identify(&head(endpoint("/mcp"), values)).unwrap();
@@ -363,7 +363,7 @@ async fn without_identity_nothing_is_asked_and_nothing_is_told() {
     }
     assert_eq!(authn.challenge(&Endpoint::default(), &AuthnError::Missing), None);
     assert_eq!(authn.metadata(&Endpoint::default()), None);
-    assert_eq!(authn.watches().len(), 0);
+    assert_eq!(authn.key_sets().len(), 0);
 }
 
 #[tokio::test]
@@ -373,7 +373,7 @@ async fn a_configuration_that_lets_two_speak_as_one_does_not_start() {
     let start = |change: &dyn Fn(&mut config::Config)| {
         let (mut config, _folder) = place::config(true);
         change(&mut config);
-        super::Authn::compile(&config, &known).err()
+        super::Authn::compile(&config, &known, None).err()
     };
     assert!(start(&|_| ()).is_none());
     let issuer = |config: &config::Config| config.tenants[0].identity.as_ref().unwrap().issuers[0].clone();

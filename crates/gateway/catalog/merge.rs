@@ -9,7 +9,7 @@ use wire::{Kind, digest_of, shape::Structured};
 use crate::policy;
 
 use super::{
-    Catalog, Shop, Stock, StockState, capabilities,
+    Catalog, Shop, Stock, StockState, Terms, capabilities,
     capabilities::{Introductions, Merged},
     names::{self, Prefixes},
     offer::Offers,
@@ -24,11 +24,12 @@ const INSTRUCTIONS: usize = 16 * 1024;
 
 /// All views of a tenant.
 pub(super) fn merge(catalog: &Catalog, stock: &Stocks) -> Shop {
-    let views = catalog
+    let terms = catalog.terms();
+    let views = terms
         .rules
         .servers
         .iter()
-        .map(|server| (Arc::clone(&server.name), Arc::new(view(catalog, server, stock))))
+        .map(|server| (Arc::clone(&server.name), Arc::new(view(&terms, server, stock))))
         .collect();
     let awaited = stock.iter().filter_map(|(id, stock)| match stock.state {
         StockState::Starting { until } | StockState::Reading { until } => Some((Arc::clone(id), until)),
@@ -38,7 +39,7 @@ pub(super) fn merge(catalog: &Catalog, stock: &Stocks) -> Shop {
     Shop { views, awaited: awaited.collect(), unknown: unknown.map(|(id, _)| Arc::clone(id)).collect() }
 }
 
-fn view(catalog: &Catalog, server: &config::VirtualServer, stock: &Stocks) -> View {
+fn view(terms: &Terms, server: &config::VirtualServer, stock: &Stocks) -> View {
     // The order of a list: upstream id, then the upstream's own order (spec T-07).
     let mut upstreams = server.upstreams.clone();
     upstreams.sort();
@@ -53,12 +54,12 @@ fn view(catalog: &Catalog, server: &config::VirtualServer, stock: &Stocks) -> Vi
         known: selected.iter().filter_map(|(_, stock)| stock.capabilities.as_deref()).collect(),
         more: selected.iter().any(|(_, stock)| stock.capabilities.is_none()),
     };
-    let Merged { capabilities, extras, promised } = capabilities::merged(&said, &catalog.rules.extensions);
+    let Merged { capabilities, extras, promised } = capabilities::merged(&said, &terms.rules.extensions);
     let filters = |id: &Arc<str>| {
-        let source = catalog.sources.get(id)?;
+        let source = terms.sources.get(id)?;
         Some((Arc::clone(id), [source.config.resources.clone(), server.resources.clone()]))
     };
-    let trust = |id: &Arc<str>| Some((Arc::clone(id), policy::trust(catalog.sources.get(id)?.config.trust)));
+    let trust = |id: &Arc<str>| Some((Arc::clone(id), policy::trust(terms.sources.get(id)?.config.trust)));
     View {
         server: Arc::clone(&server.name),
         capabilities,

@@ -6,6 +6,7 @@
 //! reading (bug B29).
 
 mod notices;
+mod reading;
 
 use std::{
     collections::{HashMap, HashSet},
@@ -13,17 +14,20 @@ use std::{
     time::Duration,
 };
 
+use admission::TenantId;
+pub(super) use reading::{Remarks, printable};
+use reading::{note_idle_filters, read_list};
 use tokio::{
     sync::{Notify, mpsc},
     task::JoinSet,
     time::Instant,
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
-use upstream::{Connection, Notice};
+use upstream::{Connection, Notice, Spec};
 use wire::Kind;
 
 use super::{Catalog, News, Source, shelf::Shown};
-use crate::{bridge, gateway::Gateway, session::Session};
+use crate::{authn::Watched, gateway::Gateway, session::Session, snapshot::Snapshot};
 
 /// Notifications that come closer together than this are read about once.
 const SETTLE: Duration = Duration::from_millis(150);
@@ -39,6 +43,11 @@ const RETRIES: u32 = 5;
 pub(crate) struct Refresh {
     stop: CancellationToken,
     tasks: TaskTracker,
+    inboxes: Inboxes,
+    /// Tenants whose changes are announced, and what ends that.
+    announced: Mutex<HashMap<TenantId, CancellationToken>>,
+    /// What ends the watch over each issuer's keys.
+    watched: Mutex<Vec<(Watched, CancellationToken)>>,
 }
 
 /// What happened to one upstream since somebody last looked.
@@ -54,9 +63,21 @@ struct Pending {
     up: Option<Arc<Connection>>,
     down: Option<String>,
     changed: HashSet<Kind>,
+    /// The configuration may have changed.
+    again: bool,
 }
 
-type Inboxes = HashMap<(Arc<str>, Arc<str>), Arc<Inbox>>;
+/// What waits for each upstream, by tenant and id.
+type Inboxes = Arc<Mutex<HashMap<(Arc<str>, Arc<str>), Followed>>>;
+
+/// One upstream whose lists are kept.
+struct Followed {
+    inbox: Arc<Inbox>,
+    /// What it was when that began: what servers of an earlier configuration still say is not its word.
+    spec: Arc<Spec>,
+    /// Ends the tasks that keep it.
+    stop: CancellationToken,
+}
 
 impl Refresh {
     /// Starts everything that runs beside requests.
@@ -65,37 +86,93 @@ impl Refresh {
         notices: mpsc::Receiver<Notice>,
         ended: mpsc::UnboundedReceiver<Arc<Session>>,
     ) -> Refresh {
-        let refresh = Refresh { stop: CancellationToken::new(), tasks: TaskTracker::new() };
-        let mut inboxes = Inboxes::new();
-        for catalog in gateway.catalogs() {
-            for id in catalog.sources.keys() {
-                let inbox = Arc::new(Inbox::default());
-                let key = (Arc::clone(catalog.tenant.name()), Arc::clone(id));
-                inboxes.insert(key, Arc::clone(&inbox));
-                let words = notices::pass_on(
-                    Arc::clone(gateway),
-                    Arc::clone(&catalog),
-                    Arc::clone(id),
-                    Arc::clone(&inbox),
-                );
-                refresh.spawn(words);
-                let reader = Reader::new(gateway, &catalog, id, inbox);
-                refresh.spawn(reader.run());
-            }
-            refresh.spawn(announce(Arc::clone(gateway), Arc::clone(&catalog)));
-        }
-        for watch in gateway.snapshot.load().authn.watches() {
-            refresh.spawn(watch);
-        }
-        refresh.spawn(notices::sort(Arc::clone(gateway), inboxes, notices));
-        refresh.spawn(release(Arc::clone(gateway), ended));
-        refresh.spawn(sweep(Arc::clone(gateway)));
-        refresh.spawn(Arc::clone(&gateway.router.subscriptions).keep());
+        let refresh = Refresh {
+            stop: CancellationToken::new(),
+            tasks: TaskTracker::new(),
+            inboxes: Inboxes::default(),
+            announced: Mutex::default(),
+            watched: Mutex::default(),
+        };
+        refresh.follow(gateway);
+        refresh
+            .spawn(notices::sort(Arc::clone(gateway), Arc::clone(&refresh.inboxes), notices), &refresh.stop);
+        refresh.spawn(release(Arc::clone(gateway), ended), &refresh.stop);
+        refresh.spawn(sweep(Arc::clone(gateway)), &refresh.stop);
+        refresh.spawn(Arc::clone(&gateway.router.subscriptions).keep(), &refresh.stop);
         refresh
     }
 
-    fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
-        let stop = self.stop.clone();
+    /// Keeps what the snapshot has, and nothing else: begins what is new in it and ends what is gone.
+    pub(crate) fn follow(&self, gateway: &Arc<Gateway>) {
+        let snapshot = gateway.snapshot.load_full();
+        self.watch_keys(&snapshot);
+        let mut announced = self.announced.lock().unwrap_or_else(PoisonError::into_inner);
+        announced.retain(|tenant, stop| {
+            let stays = snapshot.catalogs.contains_key(tenant);
+            if !stays {
+                stop.cancel();
+            }
+            stays
+        });
+        let mut inboxes = self.inboxes.lock().unwrap_or_else(PoisonError::into_inner);
+        inboxes.retain(|(tenant, id), followed| {
+            let catalog = snapshot.catalogs.get(&TenantId::new(Arc::clone(tenant)));
+            let source = catalog.and_then(|catalog| catalog.source(id));
+            let stays = source.is_some_and(|source| source.spec == followed.spec);
+            if !stays {
+                followed.stop.cancel();
+            }
+            stays
+        });
+        for catalog in snapshot.catalogs.values() {
+            if !announced.contains_key(&catalog.tenant) {
+                let stop = self.stop.child_token();
+                announced.insert(catalog.tenant.clone(), stop.clone());
+                self.spawn(announce(Arc::clone(gateway), Arc::clone(catalog)), &stop);
+            }
+            for (id, source) in &catalog.terms().sources {
+                let key = (Arc::clone(catalog.tenant.name()), Arc::clone(id));
+                if let Some(followed) = inboxes.get(&key) {
+                    // Its filters may be others now.
+                    followed.inbox.ring(|pending| pending.again = true);
+                    continue;
+                }
+                inboxes.insert(key, self.follow_one(gateway, catalog, source));
+            }
+        }
+    }
+
+    fn follow_one(&self, gateway: &Arc<Gateway>, catalog: &Arc<Catalog>, source: &Source) -> Followed {
+        let (inbox, stop) = (Arc::new(Inbox::default()), self.stop.child_token());
+        let (gateway, catalog, id) =
+            (Arc::clone(gateway), Arc::clone(catalog), Arc::clone(&source.config.id));
+        self.spawn(Reader::new(&gateway, &catalog, &id, Arc::clone(&inbox)).run(), &stop);
+        self.spawn(notices::pass_on(gateway, catalog, id, Arc::clone(&inbox)), &stop);
+        Followed { inbox, spec: Arc::clone(&source.spec), stop }
+    }
+
+    /// Keys are watched once for as long as any snapshot has them.
+    fn watch_keys(&self, snapshot: &Snapshot) {
+        let mut watched = self.watched.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = snapshot.authn.key_sets();
+        watched.retain(|(keys, stop)| {
+            let stays = now.iter().any(|one| one.is(keys));
+            if !stays {
+                stop.cancel();
+            }
+            stays
+        });
+        for keys in now {
+            if !watched.iter().any(|(known, _)| known.is(&keys)) {
+                let stop = self.stop.child_token();
+                self.spawn(keys.clone().watch(), &stop);
+                watched.push((keys, stop));
+            }
+        }
+    }
+
+    fn spawn(&self, work: impl Future<Output = ()> + Send + 'static, stop: &CancellationToken) {
+        let stop = stop.clone();
         self.tasks.spawn(async move {
             // Stopping in the middle loses nothing: catalogs live in memory only.
             let _ = stop.run_until_cancelled(work).await;
@@ -132,6 +209,8 @@ struct Reader {
     retry: Option<(HashSet<Kind>, Instant, u32)>,
     /// Remarks that were logged; each is logged once.
     told: HashSet<String>,
+    /// As configured when the lists were last read.
+    read: Option<Arc<Source>>,
 }
 
 impl Reader {
@@ -144,6 +223,7 @@ impl Reader {
             connection: None,
             retry: None,
             told: HashSet::new(),
+            read: None,
         }
     }
 
@@ -163,22 +243,30 @@ impl Reader {
 
     /// Acts on what happened since the last look.
     async fn look(&mut self) {
-        let Pending { up, down, changed } = self.inbox.take();
+        let Pending { up, down, changed, again } = self.inbox.take();
         let tenant = self.catalog.tenant.name();
+        let Some(source) = self.catalog.source(&self.id) else { return };
         if let Some(why) = down {
             tracing::warn!(tenant = %tenant, upstream = %self.id, why, "upstream is down");
             self.connection = None;
             self.retry = None;
             self.gateway.metrics.upstream_up(tenant, &self.id, false);
-            self.catalog.learn(&self.id, News::Gone);
+            self.catalog.learn(&source, News::Gone);
         }
         if let Some(connection) = up {
             self.gateway.metrics.upstream_up(tenant, &self.id, true);
             let facts = connection.facts();
             let (capabilities, instructions) = (facts.capabilities.clone(), facts.instructions.clone());
-            self.catalog.learn(&self.id, News::Connected { capabilities, instructions });
+            self.catalog.learn(&source, News::Connected { capabilities, instructions });
             self.connection = Some(connection);
             self.gateway.save_eras().await;
+            self.read(Kind::ALL.into_iter().collect(), 0).await;
+        } else if again && self.is_outdated(&source) {
+            if let Some(connection) = &self.connection {
+                let facts = connection.facts();
+                let (capabilities, instructions) = (facts.capabilities.clone(), facts.instructions.clone());
+                self.catalog.learn(&source, News::Connected { capabilities, instructions });
+            }
             self.read(Kind::ALL.into_iter().collect(), 0).await;
         } else if !changed.is_empty() {
             tokio::time::sleep(SETTLE).await;
@@ -192,10 +280,16 @@ impl Reader {
         }
     }
 
+    /// Whether the lists were read under another configuration than this, one that left something else of them.
+    fn is_outdated(&self, source: &Arc<Source>) -> bool {
+        self.catalog.state(&self.id) != "up"
+            || self.read.as_ref().is_none_or(|read| read.config != source.config)
+    }
+
     /// Reads these kinds. Those that failed are read again after a pause, which keeps nothing else waiting.
     async fn read(&mut self, mut kinds: HashSet<Kind>, tries: u32) {
         let Some(connection) = self.connection.clone() else { return };
-        let Some(source) = self.catalog.sources.get(&self.id) else { return };
+        let Some(source) = &self.catalog.source(&self.id) else { return };
         let mut shelves: [Option<Vec<Shown>>; 4] = Default::default();
         let mut remarks = Remarks::default();
         for (kind, shelf) in Kind::ALL.into_iter().zip(&mut shelves) {
@@ -218,184 +312,13 @@ impl Reader {
                 tracing::warn!(tenant = %self.catalog.tenant, upstream = %self.id, "{remark}");
             }
         }
-        self.catalog.learn(&self.id, News::Listed { shelves, remarks });
+        if !self.catalog.learn(source, News::Listed { shelves, remarks }) {
+            // The configuration changed meanwhile: the bell that says so has been rung.
+            return;
+        }
+        self.read = Some(Arc::clone(source));
         let again = !kinds.is_empty() && tries < RETRIES && connection.is_open();
         self.retry = again.then(|| (kinds, Instant::now() + RETRY, tries + 1));
-    }
-}
-
-/// Items of the kinds that have no bound of their own.
-const MOST_ITEMS: usize = 10_000;
-/// Pages of one list.
-const MOST_PAGES: usize = 1_000;
-/// Bytes of one list in all, and of one item.
-const LIST_BYTES: usize = 16 * 1024 * 1024;
-const ITEM_BYTES: usize = 512 * 1024;
-/// The longest cursor that is sent back, in bytes.
-const CURSOR_BYTES: usize = 8 * 1024;
-/// Remarks that are kept of one reading.
-const MOST_REMARKS: usize = 100;
-
-/// All items of one list, page by page. A server that repeats a cursor, never ends or says too much is cut
-/// short, and what it said until then counts (spec U-04).
-async fn read_list(
-    connection: &Arc<Connection>,
-    source: &Source,
-    kind: Kind,
-    remarks: &mut Remarks,
-) -> Result<Vec<wire::Item>, String> {
-    if !connection.facts().has(capability(kind)) {
-        return Ok(Vec::new());
-    }
-    let most = if kind == Kind::Tools { source.config.max_tools } else { MOST_ITEMS };
-    let member = kind.member();
-    let (mut items, mut bytes, mut seen) = (Vec::new(), 0, 0);
-    let mut cursors = HashSet::new();
-    let mut cursor: Option<Box<str>> = None;
-    for _ in 0..MOST_PAGES {
-        let page = match read_page(connection, source, kind, cursor.as_deref()).await? {
-            Some(page) => page,
-            None => return Ok(items),
-        };
-        seen += page.items.len() + page.broken.len();
-        for broken in page.broken {
-            let name = printable(broken.key.as_deref().unwrap_or("without a name"));
-            let number = broken.position + 1;
-            remarks.push(|| format!("{member} `{name}` (number {number}) is left out: {}", broken.why));
-        }
-        for item in page.items {
-            if item.raw().len() > ITEM_BYTES {
-                let name = printable(item.key());
-                remarks.push(|| format!("{member} `{name}` is left out: more than {ITEM_BYTES} bytes"));
-                continue;
-            }
-            bytes += item.raw().len();
-            items.push(item);
-        }
-        if seen > most || bytes > LIST_BYTES {
-            remarks.push(|| {
-                format!("more than {most} {member}, or {LIST_BYTES} bytes of them: the rest is left out")
-            });
-            items.truncate(most);
-            return Ok(items);
-        }
-        let Some(next) = page.next else { return Ok(items) };
-        if next.len() > CURSOR_BYTES || !cursors.insert(next.clone()) {
-            remarks.push(|| format!("{member}: a cursor came twice or is too long, the list ends there"));
-            return Ok(items);
-        }
-        cursor = Some(next);
-    }
-    remarks.push(|| format!("{member}: more than {MOST_PAGES} pages, the list ends there"));
-    Ok(items)
-}
-
-/// What the operator should know of one reading, within bounds.
-#[derive(Default)]
-pub(super) struct Remarks {
-    kept: Vec<String>,
-    more: usize,
-}
-
-impl Remarks {
-    /// Keeps a remark while there is room, and counts it otherwise.
-    pub(super) fn push(&mut self, remark: impl FnOnce() -> String) {
-        if self.kept.len() < MOST_REMARKS {
-            self.kept.push(remark());
-        } else {
-            self.more += 1;
-        }
-    }
-
-    fn finish(mut self) -> Vec<String> {
-        if self.more > 0 {
-            self.kept.push(format!("and {} more remarks", self.more));
-        }
-        self.kept
-    }
-}
-
-/// An upstream's text, safe to print and short.
-pub(super) fn printable(text: &str) -> String {
-    text.chars().take(80).flat_map(char::escape_debug).collect()
-}
-
-/// One page; none when the server does not have the method after all.
-async fn read_page(
-    connection: &Arc<Connection>,
-    source: &Source,
-    kind: Kind,
-    cursor: Option<&str>,
-) -> Result<Option<wire::Page>, String> {
-    let method = kind.list_method().name();
-    let mut members = Vec::new();
-    if let Some(cursor) = cursor {
-        members.push(format!("\"cursor\":{}", wire::code::quote(cursor)));
-    }
-    if let Some(meta) = bridge::request_meta(connection.facts(), None, None, &bridge::Sender::ourselves()) {
-        members.push(format!("\"_meta\":{meta}"));
-    }
-    let params = format!("{{{}}}", members.join(","));
-    let list = source.config.timeouts.list;
-    let wait = upstream::Wait { first: list, most: list, progress: false };
-    let build = |id: &wire::Id| {
-        let line = format!(
-            "{{\"jsonrpc\":\"2.0\",\"id\":{},\"method\":\"{method}\",\"params\":{params}}}",
-            id.raw()
-        );
-        bytes::Bytes::from(line)
-    };
-    let mut exchange = {
-        let method = kind.list_method();
-        let outbound = upstream::Outbound { method, name: None, mirrored: &[], caller: None, build: &build };
-        connection.send_outbound(&outbound, wait).map_err(|error| error.to_string())?
-    };
-    loop {
-        match exchange.next().await {
-            upstream::Incoming::Progress(_)
-            | upstream::Incoming::Question(_)
-            | upstream::Incoming::Told(_)
-            | upstream::Incoming::Later => (),
-            upstream::Incoming::Failed(error) => return Err(error.to_string()),
-            upstream::Incoming::Answer(answer) if answer.error().is_some() => {
-                let code = answer.error_member("code").unwrap_or_default();
-                return if code == "-32601" { Ok(None) } else { Err(format!("it answered error {code}")) };
-            }
-            upstream::Incoming::Answer(answer) => {
-                return wire::read_page(&answer, kind).map(Some).map_err(|error| error.to_string());
-            }
-        }
-    }
-}
-
-fn capability(kind: Kind) -> &'static str {
-    match kind {
-        Kind::Tools => "tools",
-        Kind::Resources | Kind::Templates => "resources",
-        Kind::Prompts => "prompts",
-    }
-}
-
-/// A pattern that matches nothing is most likely a typo, and the operator hears of it (bug B25).
-fn note_idle_filters(source: &Source, shelves: &[Option<Vec<Shown>>; 4], remarks: &mut Remarks) {
-    let [tools, resources, templates, prompts] = shelves;
-    let config = &source.config;
-    let filters = [
-        ("tools", &config.tools, [tools.as_ref(), None]),
-        ("resources", &config.resources, [resources.as_ref(), templates.as_ref()]),
-        ("prompts", &config.prompts, [prompts.as_ref(), None]),
-    ];
-    for (what, filter, read) in filters {
-        if read.iter().flatten().next().is_none() {
-            continue;
-        }
-        for pattern in filter.patterns() {
-            let mut natives = read.iter().flatten().flat_map(|shelf| shelf.iter());
-            if !natives.any(|shown| pattern.matches(&shown.native)) {
-                let text = &pattern.text;
-                remarks.push(|| format!("the filter `{text}` matches none of its {what}"));
-            }
-        }
     }
 }
 

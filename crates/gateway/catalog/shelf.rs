@@ -134,7 +134,9 @@ impl Catalog {
         let era = facts.revision.era();
         let prefix = names::uri_prefix(id);
         let rewrite = |uri: &str| format!("{prefix}{uri}");
-        let is_bare = self.is_bare(id);
+        let terms = self.terms();
+        let rules = &terms.rules;
+        let is_bare = rules.is_bare(id);
         let twins = names::twins(items.iter().map(Item::key));
         let filter = match kind {
             Kind::Tools => &source.config.tools,
@@ -146,8 +148,8 @@ impl Catalog {
             let native = item.key();
             let (exposed, flaw) = match kind {
                 Kind::Tools | Kind::Prompts => (
-                    names::exposed(id, native, self.rules.names_max),
-                    names::flaw(native, id, &self.rules.ids).or_else(|| twins.get(&position).copied()),
+                    names::exposed(id, native, rules.names_max),
+                    names::flaw(native, id, &rules.ids).or_else(|| twins.get(&position).copied()),
                 ),
                 // Equal URIs are one resource listed twice; only their first mention is kept, below.
                 Kind::Resources | Kind::Templates => (rewrite(native).into(), names::uri_flaw(native)),
@@ -189,12 +191,6 @@ impl Catalog {
         }
         drop_ambiguous(&mut shelf, kind, remarks);
         shelf
-    }
-
-    /// Whether a virtual server calls the things of this upstream by their native names.
-    fn is_bare(&self, upstream: &str) -> bool {
-        let servers = self.rules.servers.iter().filter(|server| server.names == Naming::Bare);
-        servers.flat_map(|server| &server.upstreams).any(|id| **id == *upstream)
     }
 }
 

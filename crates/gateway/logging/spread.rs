@@ -38,7 +38,7 @@ pub(crate) fn spread(router: &Router, sessions: &Sessions, catalog: &Catalog, se
 /// their number is looked at.
 fn wanted(sessions: &Sessions, catalog: &Catalog, upstream: &Upstream) -> Option<Level> {
     let (seat, id) = (upstream.seat(), &upstream.spec().id);
-    let source = catalog.sources.get(id)?;
+    let source = &catalog.source(id)?;
     match seat {
         Seat::Shared if source.config.share == Share::Tenant => {
             let views = catalog.views();
@@ -58,10 +58,10 @@ fn wanted(sessions: &Sessions, catalog: &Catalog, upstream: &Upstream) -> Option
 /// Passes on what a server logged outside of any request: to the sessions of the one principal it serves. What may be
 /// anybody's is nobody's (spec U-16). Whether anybody hears it.
 pub(crate) fn deliver(gateway: &Gateway, catalog: &Catalog, at: &Place, message: &Frame) -> bool {
-    let (Some(level), Some(source)) = (level_of(message), catalog.sources.get(&at.upstream)) else {
+    let (Some(level), Some(source)) = (level_of(message), catalog.source(&at.upstream)) else {
         return false;
     };
-    let sessions = concerned(&gateway.sessions, catalog, source, at);
+    let sessions = concerned(&gateway.sessions, catalog, &source, at);
     let hear: Vec<_> = sessions.iter().filter(|session| session.hearing.hears(level, &at.upstream)).collect();
     if hear.is_empty() {
         return false;

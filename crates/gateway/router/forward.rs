@@ -99,6 +99,11 @@ pub(crate) fn offer(call: &Call, visit: &Visit, source: &Source) -> Arc<Offer> {
     }
 }
 
+/// The configuration changed since the call was decided.
+fn removed() -> UpstreamError {
+    UpstreamError::NotRunning { why: "it is not configured any more".into() }
+}
+
 impl Router {
     /// The seat of a thing's upstream that serves this caller, with what its client declared (spec X-02).
     pub(crate) fn upstream(
@@ -107,10 +112,8 @@ impl Router {
         thing: &Thing,
         context: &Context,
     ) -> Result<Arc<Upstream>, UpstreamError> {
-        let Some(source) = context.catalog.sources.get(&thing.upstream) else {
-            return Err(UpstreamError::NotRunning { why: "it is not configured any more".into() });
-        };
-        self.seated(source, &offer(call, &context.visit, source), context)
+        let source = context.catalog.source(&thing.upstream).ok_or_else(removed)?;
+        self.seated(&source, &offer(call, &context.visit, &source), context)
     }
 
     fn seated(
@@ -120,10 +123,11 @@ impl Router {
         context: &Context,
     ) -> Result<Arc<Upstream>, UpstreamError> {
         let Context { visit, catalog, .. } = context;
+        let processes = catalog.terms().processes;
         let seat = seat(source.config.share, visit);
         let caller = heard_of(context, source);
         caller.map_or(Ok(()), |caller| source.spec.serves(caller))?;
-        let upstream = self.pool.seat(&source.spec, seat, offer.declared(), catalog.processes)?;
+        let upstream = self.pool.seat(&source.spec, seat, offer.declared(), processes)?;
         caller.into_iter().for_each(|caller| upstream.speak_for(caller));
         Ok(upstream)
     }
@@ -135,10 +139,11 @@ impl Router {
         context: &Context,
         mut lane: Lane,
     ) -> Result<Answered, Error> {
-        let (Some(id), Some(source)) = (call.frame.id(), context.catalog.sources.get(&thing.upstream)) else {
+        let Some(id) = call.frame.id() else {
             return Err(CatalogError::Method(call.frame.method_name().into()).into());
         };
         let failed = |why: UpstreamError| Error::from(Box::new(failure(call, thing, why)));
+        let source = &*context.catalog.source(&thing.upstream).ok_or_else(|| failed(removed()))?;
         // What a client carries is looked at before anything is sent (spec Q-19).
         let sealed = Sealed { seal: &self.seal, call, thing, server: &context.view.server };
         let retry = Retry::read(&sealed, &context.visit)?;

@@ -218,6 +218,11 @@ impl Sessions {
         (self.limits.idle / 4).clamp(Duration::from_millis(250), Duration::from_secs(10))
     }
 
+    /// All sessions that are open.
+    pub(crate) fn all(&self) -> Vec<Arc<Session>> {
+        self.open.pin().values().cloned().collect()
+    }
+
     /// The sessions at a virtual server.
     pub(crate) fn at(&self, tenant: &TenantId, server: &str) -> Vec<Arc<Session>> {
         self.roll.at(tenant, server)
@@ -259,8 +264,7 @@ impl Sessions {
     /// Ends all that is left.
     pub(crate) fn end_all(&self) {
         self.given_up.cancel();
-        let all: Vec<_> = self.open.pin().values().cloned().collect();
-        for session in all {
+        for session in self.all() {
             self.end(&session);
         }
         self.lines.end();

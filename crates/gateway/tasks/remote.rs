@@ -157,7 +157,7 @@ pub(super) fn unknown() -> Error {
 
 /// How long an answer may take that is there at once.
 pub(super) fn soon(context: &Context, task: &Task) -> Wait {
-    let source = context.catalog.sources.get(&task.thing.upstream);
+    let source = context.catalog.source(&task.thing.upstream);
     let (first, most) = source.map_or((FAREWELL, FAREWELL), |source| {
         (source.config.timeouts.call, source.config.timeouts.call_max)
     });

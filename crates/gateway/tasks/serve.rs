@@ -53,10 +53,10 @@ pub(crate) async fn serve(
     if !is_judged {
         return Err(unknown());
     }
-    let (Some(id), Some(source)) = (call.frame.id(), context.catalog.sources.get(&task.thing.upstream))
-    else {
+    let (Some(id), Some(source)) = (call.frame.id(), context.catalog.source(&task.thing.upstream)) else {
         return Err(unknown());
     };
+    let source = &*source;
     let offer = offer(call, &context.visit, source);
     let about = About { router, call, context, id, task: &task, source, offer };
     match call.method {
@@ -245,7 +245,8 @@ impl About<'_> {
             let result = self.router.inlined(result, self.task, self.context, eras);
             code::success(self.id, &result.ok_or_else(|| self.garbled())?)
         } else {
-            let client = Client { revision: self.revision(), statuses: self.context.catalog.error_status };
+            let client =
+                Client { revision: self.revision(), statuses: self.context.catalog.terms().error_status };
             Error::from(self.relayed(outcome, there)).message(Some(self.id), client)
         };
         Frame::parse(message, &Budget::UPSTREAM).map_err(|_| self.garbled())

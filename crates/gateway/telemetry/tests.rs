@@ -11,6 +11,7 @@ fn every_metric_in_the_list_is_rendered_under_its_name() {
     metrics.upstream_up("acme", "files", true);
     metrics.upstream_restarted("acme", "files", 1);
     metrics.log_message_dropped("acme");
+    metrics.reloaded(true);
     let text = metrics.render();
     for Name(name, help) in ALL {
         assert!(text.contains(&format!("# HELP {name} {help}\n")), "{name} is missing in:\n{text}");

@@ -49,7 +49,7 @@ impl Place {
 
     async fn of(config: &Config, folder: TempDir) -> Place {
         let tokens = Tokens::open(&folder.path().join("state")).await.unwrap();
-        let authn = Authn::compile(config, tokens.known()).unwrap();
+        let authn = Authn::compile(config, tokens.known(), None).unwrap();
         Place { authn, tokens, folder }
     }
 

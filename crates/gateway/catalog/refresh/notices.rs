@@ -187,8 +187,13 @@ impl Waiting {
 /// Puts each notice where it belongs.
 pub(super) async fn sort(gateway: Arc<Gateway>, inboxes: Inboxes, mut notices: mpsc::Receiver<Notice>) {
     while let Some(Notice { spec, seat, declared, what }) = notices.recv().await {
-        // INVARIANT: there is one for every configured upstream.
-        let Some(inbox) = inboxes.get(&(Arc::clone(&spec.tenant), Arc::clone(&spec.id))) else { continue };
+        let inbox = {
+            let inboxes = inboxes.lock().unwrap_or_else(PoisonError::into_inner);
+            let followed = inboxes.get(&(Arc::clone(&spec.tenant), Arc::clone(&spec.id)));
+            // What is not configured any more, or otherwise, has nothing to say.
+            followed.filter(|followed| followed.spec == spec).map(|followed| Arc::clone(&followed.inbox))
+        };
+        let Some(inbox) = inbox else { continue };
         // Lists are fed by the shared connection alone (product rule "Catalog connections").
         let feeds = seat == Seat::Shared;
         match what {
@@ -246,7 +251,7 @@ pub(super) async fn sort(gateway: Arc<Gateway>, inboxes: Inboxes, mut notices: m
 
 /// Passes on what one upstream says, for ever.
 pub(super) async fn pass_on(gateway: Arc<Gateway>, catalog: Arc<Catalog>, id: Arc<str>, inbox: Arc<Inbox>) {
-    let Some(source) = catalog.sources.get(&id) else { return };
+    let Some(source) = catalog.source(&id) else { return };
     let spec = &source.spec;
     let mut kept = logging::Window::default();
     loop {

@@ -1,0 +1,1 @@
+//! Rules as clients and operators meet them.
