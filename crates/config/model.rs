@@ -181,8 +181,10 @@ pub struct Issuer {
     pub principal_claim: String,
     /// The claim that lists the groups of the principal.
     pub groups_claim: String,
-    /// What a challenge asks for.
+    /// What a challenge asks for; what is required is among it.
     pub scopes: Vec<String>,
+    /// What every token must carry.
+    pub required_scopes: Vec<String>,
 }
 
 /// Where the public keys of an issuer are.

@@ -222,6 +222,8 @@ section! { "identity.issuers"
         "claims" claims: Claims = Claims::default();
         /// The scopes that a challenge asks for.
         "scopes" scopes: Vec<At<Scope>> = Vec::new();
+        /// The scopes that every token must carry; a challenge asks for them too. Without one of them the answer is 403.
+        "required_scopes" required_scopes: Vec<At<Scope>> = Vec::new();
     }
     refused {}
 }

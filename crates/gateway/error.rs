@@ -78,6 +78,9 @@ pub(crate) enum AuthnError {
     /// What was shown is not accepted; the word is all a stranger learns.
     #[error("the credential is not accepted: {0}")]
     Refused(&'static str),
+    /// What was shown is good, and carries fewer scopes than the endpoint needs (spec A-06).
+    #[error("the token lacks a scope that this endpoint needs")]
+    Scope,
     /// What was shown cannot be read: several values, or not the `Bearer` form.
     #[error("the `Authorization` header cannot be read")]
     Malformed,
@@ -304,6 +307,7 @@ impl Error {
             Error::Authn(AuthnError::Missing | AuthnError::Refused(_)) => {
                 (Http(401, code::INVALID_REQUEST), "unauthenticated")
             }
+            Error::Authn(AuthnError::Scope) => (Http(403, code::INVALID_REQUEST), "insufficient_scope"),
             Error::Authn(AuthnError::Malformed) => (Http(400, code::INVALID_REQUEST), "unauthenticated"),
             Error::Body(BodyError::TooLarge { .. }) => (Http(413, code::INVALID_REQUEST), "too_large"),
             Error::Body(BodyError::Slow) => (Http(408, code::INVALID_REQUEST), "too_slow"),

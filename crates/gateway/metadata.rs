@@ -159,6 +159,7 @@ impl Signposts {
                 parts.push(format!("error_description=\"{why}\""));
             }
             AuthnError::Malformed => parts.push("error=\"invalid_request\"".to_owned()),
+            AuthnError::Scope => parts.push("error=\"insufficient_scope\"".to_owned()),
         }
         if signpost.is_some_and(|signpost| !signpost.issuers.is_empty()) {
             parts.push(format!("resource_metadata=\"{}\"", self.addresses.document(endpoint)));
@@ -172,13 +173,16 @@ impl Signposts {
     }
 }
 
+/// A challenge never asks for lasting access (spec A-05) nor for everything (spec A-12).
+pub(crate) fn is_asked_for(scope: &str) -> bool {
+    is_scope(scope) && scope != "offline_access" && !scope.contains('*')
+}
+
 fn signpost(tenant: &Tenant) -> Signpost {
     let issuers = tenant.identity.iter().flat_map(|identity| &identity.issuers);
     let mut scopes: Vec<String> = Vec::new();
     for scope in issuers.clone().flat_map(|issuer| &issuer.scopes) {
-        // A challenge never asks for lasting access (spec A-05) nor for everything (spec A-12).
-        let shown = is_scope(scope) && scope != "offline_access" && !scope.contains('*');
-        if shown && !scopes.contains(scope) {
+        if is_asked_for(scope) && !scopes.contains(scope) {
             scopes.push(scope.clone());
         }
     }

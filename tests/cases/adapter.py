@@ -13,7 +13,7 @@ from fidelity import scheme, upstream_id
 
 features = {
     *("stdio", "http-upstream", "modern", "auth", "filters", "audit", "metrics", "process", "logs"),
-    *("prompts", "resources", "limits", "reverse", "reload", "egress"),
+    *("prompts", "resources", "limits", "reverse", "reload", "policy", "egress"),
 }
 waive = set()
 
@@ -66,7 +66,7 @@ class Adapter:
 
     def write(self, neutral):
         upstreams = {self.ids[name]: self.upstream(neutral, it) for name, it in neutral["upstreams"].items()}
-        tenant = {"extensions": ["*"], **self.identity(neutral)}
+        tenant = {"extensions": ["*"], **self.identity(neutral), **self.policies(neutral)}
         self.daemon.write(
             self.resolved(upstreams), self.resolved(self.settings(neutral)), self.resolved(tenant)
         )
@@ -79,11 +79,30 @@ class Adapter:
         issuer = {
             "issuer": neutral["issuer"],
             "jwks": neutral["jwks"],
-            "scopes": asked.get("required_scopes", []),
+            "required_scopes": asked.get("required_scopes", []),
         }
         if "audience" in asked:
             issuer["audience"] = asked["audience"]
         return {"identity": {"issuers": [issuer]}}
+
+    def policies(self, neutral):
+        """What a case allows or denies, as rules of a file of their own."""
+        rules = [self.rule(number, it) for number, it in enumerate(neutral.get("policies", []))]
+        if not rules:
+            return {}
+        self.daemon.policy("case", {"default": "allow", "rules": rules})
+        return {"policies": ["policies/case.yaml"]}
+
+    def rule(self, number, it):
+        found = {"name": f"rule-{number}", "effect": it["effect"]}
+        if "users" in it:
+            found["principals"] = {"ids": [literal(user) for user in it["users"]]}
+        if "upstream" in it:
+            found["upstreams"] = [self.ids[it["upstream"]]]
+        if "tools" in it:
+            upstream = self.ids[it["upstream"]] if "upstream" in it else "*"
+            found["tools"] = [literal(f"{upstream}__{tool}") for tool in it["tools"]]
+        return found
 
     def settings(self, neutral):
         found = {

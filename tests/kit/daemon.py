@@ -81,6 +81,10 @@ class Daemon:
         """Writes the file of a tenant."""
         self._file(self.folder / f"tenants/{tenant['tenant']}.yaml", tenant)
 
+    def policy(self, name, rules):
+        """Writes a file of rules."""
+        self._file(self.folder / f"policies/{name}.yaml", rules)
+
     def _file(self, path, document):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(document, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")

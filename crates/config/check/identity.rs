@@ -38,7 +38,13 @@ impl Checker<'_> {
             algorithms: raw.algorithms().into_iter().map(|algorithm| algorithm.value.0).collect(),
             principal_claim: claims.principal().0,
             groups_claim: claims.groups().0,
-            scopes: raw.scopes().into_iter().map(|scope| scope.value.0).collect(),
+            scopes: raw
+                .scopes()
+                .into_iter()
+                .chain(raw.required_scopes())
+                .map(|scope| scope.value.0)
+                .collect(),
+            required_scopes: raw.required_scopes().into_iter().map(|scope| scope.value.0).collect(),
         })
     }
 

@@ -79,6 +79,7 @@ fn every_key_of_a_tenant_is_in_an_example() {
                         "read",
                         "readOnly",
                         "scopes",
+                        "required_scopes",
                         "claims",
                         "ids",
                         "id",

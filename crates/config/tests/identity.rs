@@ -48,7 +48,7 @@ fn an_empty_identity_takes_keys_and_local_tokens() {
 
 #[test]
 fn an_issuer_has_defaults() {
-    let Issuer { issuer, jwks, audience, algorithms, principal_claim, groups_claim, scopes } =
+    let Issuer { issuer, jwks, audience, algorithms, principal_claim, groups_claim, scopes, .. } =
         identity("{ issuers: [{ issuer: https://id.acme.example/, jwks: ../keys/acme.json }] }")
             .issuers
             .remove(0);

@@ -13,7 +13,10 @@ use super::{
     issuer::{Issuer, Realm},
     jwks::{self, Fetcher, Jwks, JwksError, Origin},
 };
-use crate::{metadata::Addresses, tokens::Known};
+use crate::{
+    metadata::{Addresses, is_asked_for},
+    tokens::Known,
+};
 
 /// Why nobody can be identified, so that the gateway does not start.
 #[derive(Debug, thiserror::Error)]
@@ -111,6 +114,12 @@ fn issuer(
         realm: Realm::Tenant(TenantId::new(Arc::clone(&tenant.name)), jwks),
         audience: wanted.audience.as_deref().map(Into::into),
         algorithms: wanted.algorithms.clone(),
+        scopes: wanted
+            .required_scopes
+            .iter()
+            .filter(|scope| is_asked_for(scope))
+            .map(|scope| scope.as_str().into())
+            .collect(),
         principal_claim: wanted.principal_claim.clone(),
         groups_claim: wanted.groups_claim.clone(),
     })

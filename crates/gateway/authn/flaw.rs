@@ -43,6 +43,8 @@ pub(crate) enum Flaw {
     Key,
     #[error("an API key that is not for this virtual server")]
     Server,
+    #[error("without the scopes that this endpoint needs")]
+    Scope,
 }
 
 impl Flaw {
@@ -54,6 +56,7 @@ impl Flaw {
             Flaw::Malformed => return AuthnError::Malformed,
             // Hidden equals missing: the key is good, and this endpoint does not exist for it.
             Flaw::Server => return AuthnError::NoEndpoint,
+            Flaw::Scope => return AuthnError::Scope,
             Flaw::Expired => "expired",
             Flaw::Revoked => "revoked",
             Flaw::Unreadable

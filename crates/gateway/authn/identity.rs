@@ -50,21 +50,21 @@ pub(super) struct Accepts {
 impl Identity {
     /// Who asks.
     pub(super) fn judge(&self, head: &Head, now: u64) -> Result<Arc<Principal>, Flaw> {
-        let (principal, is_for) = self.holder(head, now)?;
-        if is_for { Ok(principal) } else { Err(Flaw::Server) }
+        let (principal, comes_in) = self.holder(head, now)?;
+        comes_in.map(|()| principal)
     }
 
-    /// Whose credential it is, and whether it is for this virtual server.
-    pub(super) fn holder(&self, head: &Head, now: u64) -> Result<(Arc<Principal>, bool), Flaw> {
+    /// Whose credential it is, and whether it opens this virtual server.
+    pub(super) fn holder(&self, head: &Head, now: u64) -> Result<(Arc<Principal>, Result<(), Flaw>), Flaw> {
         let credentials = self.known.credentials();
-        let (principal, is_for) = match bearer::read(&head.authorization.0)? {
+        let (principal, comes_in) = match bearer::read(&head.authorization.0)? {
             Shown::Key(text) => self.by_key(text, &head.endpoint, (&credentials, now))?,
-            Shown::Token(text) => (self.by_token(text, &head.endpoint, now)?, true),
+            Shown::Token(text) => self.by_token(text, &head.endpoint, now)?,
         };
         if credentials.revokes(&principal) {
             return Err(Flaw::Revoked);
         }
-        Ok((principal, is_for))
+        Ok((principal, comes_in))
     }
 
     /// An API key: found by its id, which is no secret, then compared as a whole.
@@ -73,7 +73,7 @@ impl Identity {
         text: &str,
         endpoint: &Endpoint,
         (credentials, now): (&Credentials, u64),
-    ) -> Result<(Arc<Principal>, bool), Flaw> {
+    ) -> Result<(Arc<Principal>, Result<(), Flaw>), Flaw> {
         let shown = key::read(text).ok_or(Flaw::Key)?;
         let found = credentials.key(shown.id);
         // The same work whether or not there is such a key, and wherever the two differ (security row 23).
@@ -94,11 +94,16 @@ impl Identity {
         let server = endpoint.server.as_deref().unwrap_or(DEFAULT);
         let servers = key.servers.as_deref();
         let is_for = servers.is_none_or(|servers| servers.iter().any(|allowed| **allowed == *server));
-        Ok((Arc::clone(&key.principal), is_for))
+        Ok((Arc::clone(&key.principal), if is_for { Ok(()) } else { Err(Flaw::Server) }))
     }
 
     /// A token, of an issuer of one tenant or of our own.
-    fn by_token(&self, text: &str, endpoint: &Endpoint, now: u64) -> Result<Arc<Principal>, Flaw> {
+    fn by_token(
+        &self,
+        text: &str,
+        endpoint: &Endpoint,
+        now: u64,
+    ) -> Result<(Arc<Principal>, Result<(), Flaw>), Flaw> {
         let name: [u8; 32] = sha2::Sha256::digest(text.as_bytes()).into();
         let (issuer, verified) = match self.remembered(&name) {
             Some(found) => found,
@@ -131,7 +136,11 @@ impl Identity {
             // Nobody needs it any more, or not yet.
             self.verified.remove(&name);
         })?;
-        Ok(Arc::clone(&verified.principal))
+        // Last: what is expired as well is to be renewed first (bug B67).
+        let carried = &verified.principal.scopes;
+        let complete = issuer.scopes.iter().all(|scope| carried.contains(scope));
+        let comes_in = if complete { Ok(()) } else { Err(Flaw::Scope) };
+        Ok((Arc::clone(&verified.principal), comes_in))
     }
 
     /// A token that was checked before, with keys that are still those of its issuer.

@@ -17,6 +17,8 @@ pub(super) struct Issuer {
     pub(super) audience: Option<Box<str>>,
     /// How its tokens may be signed.
     pub(super) algorithms: Vec<Algorithm>,
+    /// What every token must carry (spec A-04).
+    pub(super) scopes: Box<[Box<str>]>,
     /// The claim that names the principal.
     pub(super) principal_claim: String,
     /// The claim that lists the groups.
@@ -39,6 +41,7 @@ impl Issuer {
             realm: Realm::Ours,
             audience: None,
             algorithms: vec![Algorithm::EdDSA],
+            scopes: Box::default(),
             principal_claim: "sub".to_owned(),
             groups_claim: "groups".to_owned(),
         }

@@ -2,7 +2,7 @@
 //! a key nobody knows.
 //!
 //! One task an issuer does all reading, so there is never more than one request to it, and never more than
-//! one in half a minute, whatever tokens arrive (spec A-13, security row 18). What cannot be read changes
+//! one in half a minute because of tokens, whatever tokens arrive (spec A-13, security row 18). What cannot be read changes
 //! nothing for a day: an identity provider that is down locks nobody out.
 
 use std::{
@@ -10,7 +10,7 @@ use std::{
     path::{Path, PathBuf},
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicU64, Ordering},
+        atomic::{AtomicU8, AtomicU64, Ordering},
     },
     time::Duration,
 };
@@ -26,7 +26,7 @@ use hyper_util::{
 use sha2::Digest as _;
 use tokio::{
     sync::{Notify, watch},
-    time::{Instant, sleep, timeout},
+    time::{Instant, sleep, sleep_until, timeout},
 };
 use url::Url;
 
@@ -45,6 +45,13 @@ const RETRY: Duration = Duration::from_secs(10);
 /// Keys that could not be read again for this long are not believed any more.
 const STALE: Duration = Duration::from_secs(24 * 60 * 60);
 
+/// Keys are being read.
+const READS: u8 = 0;
+/// Who wishes for a reading gets one.
+const LISTENS: u8 = 1;
+/// Somebody wished for one within the last half minute.
+const DEAF: u8 = 2;
+
 /// The keys of one issuer.
 pub(super) struct Jwks {
     issuer: Arc<str>,
@@ -54,8 +61,8 @@ pub(super) struct Jwks {
     /// verified with keys of one edition must not come back with another.
     editions: AtomicU64,
     wanted: Notify,
-    /// Whether wishes are heard now, or must wait for `BETWEEN` to pass.
-    listens: AtomicBool,
+    /// [`READS`], [`LISTENS`] or [`DEAF`].
+    hears: AtomicU8,
     /// Counts readings, so that one can wait for the next.
     readings: watch::Sender<u64>,
 }
@@ -114,7 +121,7 @@ impl Jwks {
             held: ArcSwapOption::empty(),
             editions: AtomicU64::new(0),
             wanted: Notify::new(),
-            listens: AtomicBool::new(false),
+            hears: AtomicU8::new(READS),
             readings: watch::Sender::new(0),
         }
     }
@@ -149,6 +156,7 @@ impl Jwks {
     /// Keeps the keys fresh; never ends. INVARIANT: runs once for each of these.
     pub(super) async fn watch(self: Arc<Self>) {
         let mut well = true;
+        let mut wished: Option<Instant> = None;
         loop {
             let done = self.read().await;
             well = self.report(done, well);
@@ -157,24 +165,32 @@ impl Jwks {
                 (false, true) => BETWEEN,
                 (false, false) => RETRY,
             };
+            // Only readings that tokens asked for keep the next of them waiting: a key may be new since the last.
+            let until = wished.map_or_else(Instant::now, |wished| wished + BETWEEN);
+            self.hears.store(if until > Instant::now() { DEAF } else { LISTENS }, Ordering::SeqCst);
             self.readings.send_modify(|count| *count += 1);
-            sleep(pause.min(BETWEEN)).await;
-            self.listens.store(true, Ordering::SeqCst);
+            let hear = async {
+                sleep_until(until).await;
+                self.hears.store(LISTENS, Ordering::SeqCst);
+                self.wanted.notified().await;
+            };
             tokio::select! {
-                () = sleep(pause.saturating_sub(BETWEEN)) => (),
-                () = self.wanted.notified() => (),
+                () = sleep(pause) => (),
+                () = hear => wished = Some(Instant::now()),
             }
-            self.listens.store(false, Ordering::SeqCst);
+            self.hears.store(READS, Ordering::SeqCst);
         }
     }
 
-    /// Asks for a reading and waits for its end. False when none may be made now: then nothing has changed.
+    /// Asks for a reading, or joins the one that is under way, and waits for its end. False when none may be made now: then
+    /// nothing has changed.
     pub(super) async fn fresher(&self) -> bool {
         let mut readings = self.readings.subscribe();
-        if !self.listens.load(Ordering::SeqCst) {
-            return false;
+        match self.hears.load(Ordering::SeqCst) {
+            DEAF => return false,
+            LISTENS => self.wanted.notify_one(),
+            _ => (),
         }
-        self.wanted.notify_one();
         // A little longer than a reading may take.
         timeout(PATIENCE + Duration::from_secs(1), readings.changed()).await.is_ok_and(|done| done.is_ok())
     }

@@ -37,6 +37,7 @@ fn all() -> Vec<Error> {
         AuthnError::Missing.into(),
         AuthnError::Refused("expired").into(),
         AuthnError::Malformed.into(),
+        AuthnError::Scope.into(),
         BodyError::TooLarge { limit: 10 }.into(),
         BodyError::Slow.into(),
         BodyError::Broken.into(),
@@ -122,6 +123,7 @@ fn the_table_is_what_it_was_when_it_was_reviewed() {
         401 "error":{"code":-32600,"message":"no credential","data":{"reason":"unauthenticated"}}}
         401 "error":{"code":-32600,"message":"the credential is not accepted: expired","data":{"reason":"unauthenticated"}}}
         400 "error":{"code":-32600,"message":"the `Authorization` header cannot be read","data":{"reason":"unauthenticated"}}}
+        403 "error":{"code":-32600,"message":"the token lacks a scope that this endpoint needs","data":{"reason":"insufficient_scope"}}}
         413 "error":{"code":-32600,"message":"the body is larger than 10 bytes","data":{"reason":"too_large"}}}
         408 "error":{"code":-32600,"message":"the body did not arrive in time","data":{"reason":"too_slow"}}}
         400 "error":{"code":-32600,"message":"the body ended early","data":{"reason":"broken_body"}}}

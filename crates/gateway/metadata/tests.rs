@@ -54,6 +54,7 @@ fn config(public_url: Option<&str>, tenants: &[(&str, &[&str])]) -> Config {
         algorithms: vec![],
         principal_claim: "sub".to_owned(),
         groups_claim: "groups".to_owned(),
+        required_scopes: Vec::new(),
         scopes: ["acme:read", "acme:list", "acme:read", "offline_access", "*", "a b", "x\"y"]
             .map(str::to_owned)
             .to_vec(),

@@ -12,7 +12,7 @@ impl Gateway {
     /// Refuses who is not let in here. Whose credential is good, only not for this endpoint, is no stranger.
     pub(super) async fn turn_away(&self, snapshot: &Snapshot, head: &Head, failure: Failure) -> Reply {
         let holder = match failure.error {
-            Error::Authn(AuthnError::NoEndpoint) => snapshot.authn.holder(head),
+            Error::Authn(AuthnError::NoEndpoint | AuthnError::Scope) => snapshot.authn.holder(head),
             _ => None,
         };
         let Some(holder) = holder else {

@@ -147,6 +147,7 @@ fn issuer(name: &str, jwks: &Path) -> Issuer {
         principal_claim: "sub".to_owned(),
         groups_claim: "groups".to_owned(),
         scopes: vec!["mcp:use".to_owned(), "offline_access".to_owned()],
+        required_scopes: Vec::new(),
     }
 }
 
