@@ -71,8 +71,15 @@ pub(super) struct Found {
 /// # Errors
 /// With every flaw.
 pub(super) fn check(source: &str, expression: &IdedExpr) -> Result<Found, Vec<Flaw>> {
-    let mut walk =
-        Walk { source, found: Found::default(), flaws: Vec::new(), nodes: 0, sums: 0, turning: None };
+    let mut walk = Walk {
+        source,
+        found: Found::default(),
+        flaws: Vec::new(),
+        nodes: 0,
+        sums: 0,
+        adding: 0,
+        turning: None,
+    };
     walk.expression(expression, 0);
     if walk.sums > SUMS {
         walk.flaw(Flaw::new(format!("adds more than {SUMS} times")).hint("compare the parts instead"));
@@ -86,6 +93,8 @@ struct Walk<'s> {
     flaws: Vec<Flaw>,
     nodes: usize,
     sums: usize,
+    /// How many additions are around: each copies what the ones within it made.
+    adding: usize,
     /// The loop that is looked at.
     turning: Option<Turning>,
 }
@@ -145,9 +154,10 @@ impl Walk<'_> {
             // All elements together are what the loop goes through.
             return self.found.reads.add(through);
         }
+        let times = 1 + self.adding;
         let uses = match self.turning {
-            Some(_) => Uses { once: 0, each: 1 },
-            None => Uses { once: 1, each: 0 },
+            Some(_) => Uses { once: 0, each: times },
+            None => Uses { once: times, each: 0 },
         };
         self.found.reads.note(name, field, uses);
         if let Err(flaw) = roots::exists(name, field) {
@@ -214,10 +224,13 @@ impl Walk<'_> {
                     .at_word(self.source, name),
             );
         }
+        let adds = usize::from(name == operators::ADD);
+        self.adding += adds;
         if let Some(target) = &call.target {
             self.expression(target, depth + 1);
         }
         call.args.iter().for_each(|argument| self.expression(argument, depth + 1));
+        self.adding -= adds;
     }
 
     fn pattern(&mut self, pattern: &IdedExpr) {
