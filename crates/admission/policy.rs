@@ -27,6 +27,7 @@ mod roots;
 mod rule;
 #[cfg(test)]
 mod tests;
+mod types;
 mod uri;
 
 pub use condition::RuleError;

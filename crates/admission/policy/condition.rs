@@ -18,7 +18,7 @@ use cel::{
 };
 use regex::Regex;
 
-use super::{bounds, reads::Reads};
+use super::{bounds, reads::Reads, types};
 use crate::{Flaw, Sort};
 
 /// The longest condition, in bytes.
@@ -91,6 +91,7 @@ impl Condition {
             errors.errors.iter().take(3).map(|error| Flaw::syntax(source, error)).collect::<Vec<_>>()
         })?;
         let found = bounds::check(source, &expression)?;
+        types::check(source, &expression)?;
         let regexes = Arc::new(found.regexes);
         Ok(Condition { expression, regexes, reads: found.reads })
     }
