@@ -32,7 +32,7 @@ const MIB: usize = 1024 * 1024;
 struct Memory(HashMap<PathBuf, String>);
 
 impl config::Files for Memory {
-    fn condition(&self, _text: &str) -> Result<(), Vec<config::Flaw>> {
+    fn condition(&self, _text: &str, _about: &[config::Subject]) -> Result<(), Vec<config::Flaw>> {
         Ok(())
     }
 

@@ -7,19 +7,22 @@ use std::{
     sync::Arc,
 };
 
-use cel::{Value, common::value::Val, objects::Key};
+use cel::{Value, objects::Key};
 
-use crate::json::{self, Unfit};
+use crate::json::{self, Read, Unfit};
 
 /// The most bytes of claims that rules may read; a token is shorter.
 const BYTES: usize = 64 * 1024;
+
+/// The most values of claims that rules may read.
+const NODES: usize = 2_000;
 
 /// The claims of a token. Without any, a rule that reads one is an error, which denies.
 #[derive(Clone, Default)]
 pub struct Claims(Option<Arc<Held>>);
 
 struct Held {
-    value: Result<Box<dyn Val>, Unfit>,
+    read: Result<Read, Unfit>,
     /// What is a text, or a list of texts, by name.
     texts: HashMap<String, Vec<Box<str>>>,
     /// What was read, for comparing.
@@ -30,18 +33,18 @@ impl Claims {
     /// Those of one JSON object. What cannot be computed with exactly is an error for the rule that asks, not here.
     pub fn of(raw: &str) -> Claims {
         let value = match raw.len() {
-            0..=BYTES => json::value(raw),
+            0..=BYTES if json::count(raw) <= NODES => json::value(raw),
             _ => Err(Unfit::TooLarge),
         };
         let texts = value.as_ref().map(texts).unwrap_or_default();
-        let value = value.and_then(|value: Value| Box::try_from(value).map_err(|_| Unfit::Unreadable));
-        Claims(Some(Arc::new(Held { value, texts, raw: raw.into() })))
+        let read = value.and_then(|value| Read::of(raw, value));
+        Claims(Some(Arc::new(Held { read, texts, raw: raw.into() })))
     }
 
-    /// The value of `claims` in conditions; `None` when there are none.
-    pub(crate) fn value(&self) -> Option<Result<&dyn Val, Unfit>> {
+    /// `claims` in conditions; `None` when there are none.
+    pub(crate) fn read(&self) -> Option<Result<&Read, Unfit>> {
         let held = self.0.as_deref()?;
-        Some(held.value.as_deref().map_err(|unfit| *unfit))
+        Some(held.read.as_ref().map_err(|unfit| *unfit))
     }
 
     /// A claim that is a text, or the texts of one that is a list; none of any other.

@@ -30,7 +30,7 @@ impl Trust {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Facts {
     /// The name that rules know it by: `UPSTREAM__NAME` also where a virtual server has bare names. Of a resource
-    /// the native URI.
+    /// the native URI, in the form in which rules judge it ([`Facts::resource`]).
     pub name: Box<str>,
     /// How far its upstream is trusted.
     pub trust: Trust,
@@ -47,6 +47,12 @@ pub struct Facts {
 }
 
 impl Facts {
+    /// Of a resource. A URI that could be read as another has no form to be judged in, and stays as it is written:
+    /// rules deny it.
+    pub fn resource(uri: &str) -> Facts {
+        Facts::unknown(crate::policy::judged(uri).unwrap_or_else(|| uri.to_owned()))
+    }
+
     /// Of something nobody vouches for: destructive, and not read-only.
     pub fn unknown(name: impl Into<Box<str>>) -> Facts {
         Facts {

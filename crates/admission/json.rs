@@ -4,9 +4,12 @@ use std::collections::{BTreeMap, HashMap};
 
 use cel::{
     Value,
+    common::value::Val,
     objects::{Key, Map},
 };
 use serde_json::value::RawValue;
+
+use crate::policy::Size;
 
 /// The most values that are read of one text.
 pub(crate) const NODES: usize = 10_000;
@@ -37,6 +40,20 @@ pub(crate) fn members(raw: &str) -> Result<Vec<(String, &str)>, Unfit> {
     Ok(members.into_iter().map(|(name, raw)| (name, raw.get())).collect())
 }
 
+/// A value as conditions compute with it.
+pub(crate) struct Read {
+    pub(crate) value: Box<dyn Val>,
+    pub(crate) size: Size,
+}
+
+impl Read {
+    /// The value that this raw text stands for.
+    pub(crate) fn of(raw: &str, value: Value) -> Result<Read, Unfit> {
+        let size = Size { work: raw.len() + Size::VALUE * count(raw), longest: longest(&value) };
+        Ok(Read { value: value.try_into().map_err(|_| Unfit::Unreadable)?, size })
+    }
+}
+
 /// The value that a raw text stands for.
 pub(crate) fn value(raw: &str) -> Result<Value, Unfit> {
     if raw.len() > BYTES || count(raw) > NODES {
@@ -47,6 +64,15 @@ pub(crate) fn value(raw: &str) -> Result<Value, Unfit> {
     }
     let tree: serde_json::Value = serde_json::from_str(raw).map_err(|_| Unfit::Unreadable)?;
     Ok(computed(tree))
+}
+
+/// How many elements the longest list in a value has: a loop ends soon when it goes through few.
+fn longest(value: &Value) -> usize {
+    match value {
+        Value::List(list) => list.iter().map(longest).max().unwrap_or(0).max(list.len()),
+        Value::Map(map) => map.map.values().map(longest).max().unwrap_or(0).max(map.map.len()),
+        _ => 0,
+    }
 }
 
 fn computed(tree: serde_json::Value) -> Value {
@@ -70,7 +96,7 @@ fn computed(tree: serde_json::Value) -> Value {
 }
 
 /// How many values a JSON text has at most: each but the first stands behind a bracket, a comma or a colon.
-fn count(raw: &str) -> usize {
+pub(crate) fn count(raw: &str) -> usize {
     let mut texts = false;
     let mut escaped = false;
     let mut count = 1;

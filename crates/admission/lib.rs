@@ -25,7 +25,8 @@ pub use facts::{Facts, Trust};
 pub use flaw::Flaw;
 pub use pins::Pins;
 pub use policy::{
-    AskKind, Draft, Effect, Glob, Opinion, Policy, RuleError, Rules, Said, Shadow, What, Who, check_condition,
+    AskKind, Draft, Effect, Glob, Opinion, Policy, RuleError, Rules, Said, Shadow, What, Who,
+    check_condition, resources_glob,
 };
 pub use screen::Screen;
 pub use visibility::Visibility;

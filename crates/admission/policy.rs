@@ -15,22 +15,29 @@ use std::{
 use wire::{Method, Plan};
 
 use crate::{
-    Call, Check, CheckName, Facts, Flaw, Notes, Principal, Refusal, Sort, Target, TenantId, Thing, Trust,
-    Verdict,
+    Call, Check, CheckName, Facts, Flaw, Notes, Principal, Refusal, Scene, Sort, Target, TenantId, Thing,
+    Trust, Verdict,
 };
 
 mod bounds;
 mod condition;
 mod index;
+mod reads;
 mod roots;
 mod rule;
 #[cfg(test)]
 mod tests;
+mod types;
+mod uri;
 
 pub use condition::RuleError;
+pub(crate) use reads::Size;
 pub use rule::{AskKind, Draft, Effect, Glob, What, Who};
+pub(crate) use uri::judged;
+pub use uri::resources_glob;
 
 use index::Index;
+use reads::Reads;
 use roots::{Asked, Roots, Seen};
 use rule::{Match, Rule, Subject};
 
@@ -87,12 +94,13 @@ pub struct Shadow {
     pub would: Effect,
 }
 
-/// Whether a condition compiles.
+/// Whether a condition compiles, in a rule about these sorts of things; `None` among them is for questions of upstreams,
+/// and without any the rule is about everything.
 ///
 /// # Errors
 /// With everything that is wrong with it.
-pub fn check_condition(source: &str) -> Result<(), Vec<Flaw>> {
-    condition::Condition::compile(source).map(|_| ())
+pub fn check_condition(source: &str, sorts: &[Option<Sort>]) -> Result<(), Vec<Flaw>> {
+    condition::Condition::about(source, sorts).map(|_| ())
 }
 
 impl Rules {
@@ -111,8 +119,9 @@ impl Rules {
         if !flaws.is_empty() {
             return Err(flaws);
         }
-        let enforced = |effect| rules.iter().any(|rule| rule.effect == effect && !rule.shadow);
-        let hides = default == Effect::Deny || enforced(Effect::Deny);
+        // An approval asks for the form of URIs too: what could be read as another is hidden (`uri_form`).
+        let keeps = rules.iter().any(|rule| rule.effect != Effect::Allow && !rule.shadow);
+        let hides = default == Effect::Deny || keeps;
         Ok(Rules { index: Index::of(&rules), rules, default, hides })
     }
 
@@ -135,6 +144,26 @@ impl Rules {
             }
         });
         judged
+    }
+
+    /// Whether a thing can be judged: where nothing is kept from anybody, all can.
+    fn takes(&self, thing: &Thing) -> bool {
+        !self.hides || thing.sort != Sort::Resource || uri::is_judged(&thing.facts.name)
+    }
+
+    /// What they say together.
+    fn verdict(&self, judged: Judged<'_>) -> Verdict {
+        let Judged { strongest, error, may_pass, .. } = judged;
+        match (strongest, error) {
+            (Some(rule), _) if rule.effect == Effect::Deny => {
+                Verdict::Deny(Refusal::by(rule.name()).said(rule.message.clone()))
+            }
+            (_, Some((rule, error))) => Verdict::Deny(Refusal::by(rule.name()).failed(error)),
+            (Some(rule), None) if rule.effect == Effect::Approve => Verdict::Hold(rule.name()),
+            (Some(_), None) => Verdict::Allow,
+            (None, None) if may_pass || self.default == Effect::Allow => Verdict::Allow,
+            (None, None) => Verdict::Deny(Refusal::by("default")),
+        }
     }
 
     /// Whether some call of it could be admitted, or held.
@@ -209,7 +238,7 @@ impl Policy {
     pub fn shows(&self, asker: &Principal, server: &str, thing: &Thing) -> bool {
         let Some(rules) = self.tenants.get(&asker.tenant) else { return true };
         let roots = of_thing(asker, server, thing, None);
-        is_plain(thing) && rules.shows(&roots, Subject::Thing(thing.sort, &thing.facts.name))
+        rules.takes(thing) && rules.shows(&roots, Subject::Thing(thing.sort, &thing.facts.name))
     }
 
     /// What each rule says of a call, in their order.
@@ -217,9 +246,7 @@ impl Policy {
         let Target::Thing(thing) = &call.target else { return Vec::new() };
         let Some(rules) = self.tenants.get(&call.principal.tenant) else { return Vec::new() };
         let seen = Seen::new(call.frame.param("arguments"));
-        let asked = Asked { method: call.method.name(), scene: &call.scene, seen: &seen };
-        let roots =
-            of_thing(&call.principal, &call.scene.server, thing, has_arguments(call).then_some(asked));
+        let roots = of_thing(&call.principal, &call.scene.server, thing, asked(call, &seen));
         let subject = Subject::Thing(thing.sort, &thing.facts.name);
         let opinion = |rule: &Rule| {
             let said = match rule.matches(&roots, subject) {
@@ -233,76 +260,80 @@ impl Policy {
         rules.rules.iter().map(opinion).collect()
     }
 
-    /// Whether a server may ask this principal something.
+    /// Whether a server may ask something of this principal, where it is known of the conversation.
     pub fn may_ask(
         &self,
         asker: &Principal,
-        server: &str,
-        upstream: (&str, Trust),
+        scene: &Scene,
+        (upstream, trust): (&str, Trust),
         kind: AskKind,
     ) -> Verdict {
         let Some(rules) = self.tenants.get(&asker.tenant) else { return Verdict::Allow };
-        let (upstream, trust) = upstream;
         let facts = Facts { trust, ..Facts::unknown("") };
-        let reads = Default::default();
+        let subject = Subject::Ask(kind);
+        let method = subject.used_by().map_or("", Method::name);
         let roots = Roots {
             asker,
-            server,
+            server: &scene.server,
             upstream,
             sort: None,
             thing: None,
             facts: &facts,
-            call: None,
-            reads: &reads,
+            call: Some(Asked { method, scene, seen: None }),
+            reads: &NOTHING,
         };
-        let judged = rules.judge(&roots, Subject::Ask(kind));
-        // Nobody is asked whether somebody may be asked; and what depends on a call has no answer here.
-        match judged.strongest {
-            Some(rule) if rule.effect == Effect::Allow => Verdict::Allow,
-            Some(rule) => Verdict::Deny(Refusal::by(rule.name()).said(rule.message.clone())),
-            None if rules.default == Effect::Allow => Verdict::Allow,
-            None => Verdict::Deny(Refusal::by("default")),
+        // Nobody is asked whether somebody may be asked.
+        match rules.verdict(rules.judge(&roots, subject)) {
+            Verdict::Hold(rule) => Verdict::Deny(Refusal::by(rule)),
+            other => other,
         }
     }
 
     /// The verdict on a call of a thing.
     fn weigh(&self, call: &Call, thing: &Thing, notes: &mut Notes) -> Verdict {
         let Some(rules) = self.tenants.get(&call.principal.tenant) else { return Verdict::Allow };
-        let seen = Seen::new(call.frame.param("arguments"));
-        let asked = Asked { method: call.method.name(), scene: &call.scene, seen: &seen };
-        let roots = of_thing(&call.principal, &call.scene.server, thing, Some(asked));
-        let subject = Subject::Thing(thing.sort, &thing.facts.name);
-        if !has_arguments(call) {
-            // What is asked about a task, or about the values of an argument, is for whoever may see the thing.
-            return match self.shows(&call.principal, &call.scene.server, thing) {
-                true => Verdict::Allow,
-                false => Verdict::Deny(Refusal::by("default").hiding()),
-            };
-        }
-        if !is_plain(thing) {
+        let shown = || self.shows(&call.principal, &call.scene.server, thing);
+        if !rules.takes(thing) {
             return Verdict::Deny(Refusal::by("uri_form").hiding());
         }
-        let judged = rules.judge(&roots, subject);
-        notes.shadows = judged.shadows;
-        notes.rule = judged.strongest.map(Rule::name);
-        let hides = || !self.shows(&call.principal, &call.scene.server, thing);
-        let refusal = match (judged.strongest, judged.error) {
-            (Some(rule), _) if rule.effect == Effect::Deny => {
-                Refusal::by(rule.name()).said(rule.message.clone())
+        let seen = Seen::new(call.frame.param("arguments"));
+        let subject = Subject::Thing(thing.sort, &thing.facts.name);
+        let verdict = match asked(call, &seen) {
+            Some(asked) => {
+                let roots = of_thing(&call.principal, &call.scene.server, thing, Some(asked));
+                let judged = rules.judge(&roots, subject);
+                notes.shadows.clone_from(&judged.shadows);
+                notes.rule = judged.strongest.map(Rule::name);
+                let named = judged.strongest.is_some_and(Rule::names_methods);
+                match rules.verdict(judged) {
+                    // Whoever fills in a form has done nothing yet that somebody must approve of.
+                    Verdict::Hold(_) if call.method == Method::Complete && !named => Verdict::Allow,
+                    other => other,
+                }
             }
-            (_, Some((rule, error))) => Refusal::by(rule.name()).failed(error),
-            (Some(rule), None) if rule.effect == Effect::Approve => return Verdict::Hold(rule.name()),
-            (Some(_), None) => return Verdict::Allow,
-            (None, None) if rules.default == Effect::Allow => return Verdict::Allow,
-            (None, None) => Refusal::by("default"),
+            None => Verdict::Allow,
         };
-        Verdict::Deny(if hides() { refusal.hiding() } else { refusal })
+        match verdict {
+            Verdict::Deny(refusal) if !shown() => Verdict::Deny(refusal.hiding()),
+            // Of what no list shows there is nothing to ask, to follow or to wait for.
+            Verdict::Allow | Verdict::Hold(_) if subject.used_by() != Some(call.method) && !shown() => {
+                Verdict::Deny(Refusal::by("default").hiding())
+            }
+            other => other,
+        }
     }
 }
 
-/// Rules about arguments speak of what is done with a thing, and not of what is asked about it.
-fn has_arguments(call: &Call) -> bool {
-    call.method.row().plan != Plan::Task && call.method != Method::Complete
+static NOTHING: Reads = Reads::NOTHING;
+
+/// What is known of a call. What is asked about a task is no call: whoever may see the tool may see to its tasks. A
+/// completion says nothing of what is done with the thing in the end.
+fn asked<'c, 'a>(call: &'c Call, seen: &'c Seen<'a>) -> Option<Asked<'c, 'a>> {
+    if call.method.row().plan == Plan::Task {
+        return None;
+    }
+    let seen = (call.method != Method::Complete).then_some(seen);
+    Some(Asked { method: call.method.name(), scene: &call.scene, seen })
 }
 
 fn of_thing<'c, 'a>(
@@ -311,28 +342,8 @@ fn of_thing<'c, 'a>(
     thing: &'c Thing,
     call: Option<Asked<'c, 'a>>,
 ) -> Roots<'c, 'a> {
-    static NOTHING: bounds::Reads = bounds::Reads::NOTHING;
     let (facts, sort) = (&*thing.facts, Some(thing.sort));
     Roots { asker, server, upstream: &thing.upstream, sort, thing: Some(thing), facts, call, reads: &NOTHING }
-}
-
-/// A URI that reads the same however it is normalised (RFC 3986 6.2.2): rules judge what is written, and a server may
-/// read another thing out of dot segments or of characters that need no escape.
-fn is_plain(thing: &Thing) -> bool {
-    if thing.sort != Sort::Resource {
-        return true;
-    }
-    let uri = &*thing.facts.name;
-    let scheme = uri.split_once(':').map_or("", |(scheme, _)| scheme);
-    let dots = uri.split(['/', '?', '#']).any(|part| part == "." || part == "..");
-    let escapes = uri.match_indices('%').any(|(at, _)| {
-        let byte = uri.get(at + 1..at + 3).and_then(|hex| u8::from_str_radix(hex, 16).ok());
-        byte.is_none_or(|byte| {
-            byte.is_ascii_alphanumeric() || byte.is_ascii_control() || b"-._~/\\%".contains(&byte)
-        })
-    });
-    let odd = uri.contains(|c: char| c.is_control() || c == '\\');
-    !dots && !escapes && !odd && !scheme.contains(|c: char| c.is_ascii_uppercase())
 }
 
 impl Check for Policy {

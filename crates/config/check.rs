@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use crate::model::{Config, Tenant};
+use crate::model::{Config, Subject, Tenant};
 use crate::problem::{Place, Problem, Severity, Source};
 use crate::reader::{At, Reader, Written};
 use crate::{Files, Flaw, Loaded, raw, tree};
@@ -70,8 +70,12 @@ impl Files for Secrets<'_> {
         self.files.program(name, dir)
     }
 
-    fn condition(&self, text: &str) -> Result<(), Vec<Flaw>> {
-        self.files.condition(text)
+    fn condition(&self, text: &str, about: &[Subject]) -> Result<(), Vec<Flaw>> {
+        self.files.condition(text, about)
+    }
+
+    fn resources(&self, glob: &str) -> Result<(), Flaw> {
+        self.files.resources(glob)
     }
 }
 

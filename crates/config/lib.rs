@@ -32,8 +32,8 @@ pub use model::{
     Algorithm, Approvers, Asked, Asking, Asks, Audit, AuditSink, ClientProof, Config, Credential, Deed,
     Durability, Effect, ErrorStatus, Expectation, Fact, Grant, Identity, Issuer, JwksSource, LOCAL_ISSUER,
     Limits, Mode, Naming, Policy, PolicyRule, PolicyTest, Principals, Secret, ServerTls, SessionLimits,
-    Share, Signing, Sse, Tenant, TestFacts, TestPrincipal, Timeouts, TokenServer, Transport, Trust, Upstream,
-    VirtualServer,
+    Share, Signing, Sse, Subject, Tenant, TestFacts, TestPrincipal, Timeouts, TokenServer, Transport, Trust,
+    Upstream, VirtualServer,
 };
 pub use problem::{Problem, Severity, render};
 pub use reference::reference;
@@ -56,11 +56,19 @@ pub trait Files {
     }
     /// The absolute path of a stdio command, looked up as the process would.
     fn program(&self, name: &str, dir: Option<&Path>) -> Option<PathBuf>;
-    /// Whether the condition of a rule compiles; this crate knows no expressions.
+    /// Whether the condition of a rule about such things compiles; this crate knows no expressions. Without any the rule
+    /// is about everything.
     ///
     /// # Errors
     /// With everything that is wrong with it.
-    fn condition(&self, text: &str) -> Result<(), Vec<Flaw>>;
+    fn condition(&self, text: &str, about: &[Subject]) -> Result<(), Vec<Flaw>>;
+    /// Whether a glob over the URIs of resources can match one, in the form in which rules judge them.
+    ///
+    /// # Errors
+    /// With what keeps it from that.
+    fn resources(&self, _glob: &str) -> Result<(), Flaw> {
+        Ok(())
+    }
 }
 
 /// One thing that is wrong with a condition. The message goes on after the text it is about.

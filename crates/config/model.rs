@@ -15,7 +15,7 @@ mod policy;
 
 pub use policy::{
     Approvers, Asked, Asking, Deed, Effect, Expectation, Mode, Policy, PolicyRule, PolicyTest, Principals,
-    TestFacts, TestPrincipal,
+    Subject, TestFacts, TestPrincipal,
 };
 
 pub use credential::{ClientProof, Credential, Fact, Grant, Signing, TokenServer};

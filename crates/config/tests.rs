@@ -12,6 +12,7 @@ mod faults;
 mod identity;
 mod meaning;
 mod page;
+mod policies;
 mod references;
 
 /// Files, variables, secrets and programs of a test.
@@ -55,13 +56,20 @@ impl Files for Memory {
         Ok(self.texts.keys().rev().filter(|path| glob.matches(path.to_str().unwrap())).cloned().collect())
     }
 
-    fn condition(&self, text: &str) -> Result<(), Vec<crate::Flaw>> {
+    fn condition(&self, text: &str, _about: &[crate::Subject]) -> Result<(), Vec<crate::Flaw>> {
         match text.find("wrong") {
             Some(at) => Err(vec![crate::Flaw {
                 why: "is wrong".to_owned(),
                 hint: Some("right it".to_owned()),
                 at: Some((at, 5)),
             }]),
+            None => Ok(()),
+        }
+    }
+
+    fn resources(&self, glob: &str) -> Result<(), crate::Flaw> {
+        match glob.find("..") {
+            Some(_) => Err(crate::Flaw { why: "has dots".to_owned(), hint: None, at: None }),
             None => Ok(()),
         }
     }

@@ -120,8 +120,12 @@ impl Files for Disk {
         Some(line(&secret?).to_owned())
     }
 
-    fn condition(&self, text: &str) -> Result<(), Vec<config::Flaw>> {
-        gateway::check_condition(text)
+    fn resources(&self, glob: &str) -> Result<(), config::Flaw> {
+        gateway::check_resources(glob)
+    }
+
+    fn condition(&self, text: &str, about: &[config::Subject]) -> Result<(), Vec<config::Flaw>> {
+        gateway::check_condition(text, about)
     }
 
     fn program(&self, name: &str, dir: Option<&Path>) -> Option<PathBuf> {

@@ -246,8 +246,7 @@ impl<'a> Asker<'a> {
             _ => return None,
         };
         let upstream = (&*self.source.config.id, policy::trust(self.source.config.trust));
-        let (asker, server) = (&self.call.principal, &self.call.scene.server);
-        match self.checks.policy.may_ask(asker, server, upstream, kind) {
+        match self.checks.policy.may_ask(&self.call.principal, &self.call.scene, upstream, kind) {
             Verdict::Allow => None,
             Verdict::Hold(rule) => Some(admission::Refusal::by(rule)),
             Verdict::Deny(refusal) => Some(refusal),

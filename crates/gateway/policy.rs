@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, sync::Arc};
 
-use admission::{AskKind, Draft, Effect, Glob, Policy, Rules, TenantId, Trust, What, Who};
+use admission::{AskKind, Draft, Effect, Glob, Policy, Rules, Sort, TenantId, Trust, What, Who};
 use config::{Asking, Config, Deed, Mode, Pattern, PolicyRule};
 use wire::Method;
 
@@ -15,13 +15,31 @@ pub struct PolicyError {
     why: String,
 }
 
-/// Whether the condition of a rule compiles, for whoever checks a configuration.
+/// Whether the condition of a rule about such things compiles, for whoever checks a configuration.
 ///
 /// # Errors
 /// With everything that is wrong with it.
-pub fn check_condition(text: &str) -> Result<(), Vec<config::Flaw>> {
-    let told = |flaw: admission::Flaw| config::Flaw { why: flaw.why, hint: flaw.hint, at: flaw.at };
-    admission::check_condition(text).map_err(|flaws| flaws.into_iter().map(told).collect())
+pub fn check_condition(text: &str, about: &[config::Subject]) -> Result<(), Vec<config::Flaw>> {
+    let sort = |subject: &config::Subject| match subject {
+        config::Subject::Tool => Some(Sort::Tool),
+        config::Subject::Prompt => Some(Sort::Prompt),
+        config::Subject::Resource => Some(Sort::Resource),
+        config::Subject::Ask => None,
+    };
+    let sorts: Vec<_> = about.iter().map(sort).collect();
+    admission::check_condition(text, &sorts).map_err(|flaws| flaws.into_iter().map(told).collect())
+}
+
+/// Whether a glob over the URIs of resources can match one.
+///
+/// # Errors
+/// With what keeps it from that.
+pub fn check_resources(glob: &str) -> Result<(), config::Flaw> {
+    admission::resources_glob(glob).map(|_| ()).map_err(told)
+}
+
+fn told(flaw: admission::Flaw) -> config::Flaw {
+    config::Flaw { why: flaw.why, hint: flaw.hint, at: flaw.at }
 }
 
 /// Compiles the rules of all tenants.
@@ -61,7 +79,7 @@ fn draft(rule: &PolicyRule) -> Draft {
         what: What {
             tools: globs(rule.tools.as_deref()),
             prompts: globs(rule.prompts.as_deref()),
-            resources: globs(rule.resources.as_deref()),
+            resources: rule.resources.as_deref().map(resources),
             asks: rule.asks.as_ref().map(|asks| asks.iter().map(|asks| ask_kind(*asks)).collect()),
         },
         when: rule.when.clone(),
@@ -79,6 +97,16 @@ fn each(patterns: &[Pattern]) -> Vec<Glob> {
     let glob =
         |pattern: &Pattern| Glob { text: pattern.text.as_str().into(), regex: pattern.expression().clone() };
     patterns.iter().map(glob).collect()
+}
+
+/// Globs over the URIs of resources, as those are judged. One that matches nothing was told of when it was checked.
+fn resources(patterns: &[Pattern]) -> Vec<Glob> {
+    let judged = |pattern: &Pattern| {
+        admission::resources_glob(&pattern.text).ok().and_then(|glob| Pattern::glob(&glob).ok())
+    };
+    let patterns: Vec<Pattern> =
+        patterns.iter().map(|pattern| judged(pattern).unwrap_or_else(|| pattern.clone())).collect();
+    each(&patterns)
 }
 
 fn effect(effect: config::Effect) -> Effect {

@@ -1,6 +1,6 @@
 //! What a condition may be made of: names that exist, functions that are cheap, loops that end soon.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 
 use cel::{
     IdedExpr,
@@ -8,7 +8,10 @@ use cel::{
 };
 use regex::{Regex, RegexBuilder};
 
-use super::roots;
+use super::{
+    reads::{Reads, Uses},
+    roots,
+};
 use crate::Flaw;
 
 /// The most parts of a condition.
@@ -56,30 +59,6 @@ const FUNCTIONS: [&str; 26] = [
     "or",
 ];
 
-/// What a condition looks at.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Reads {
-    /// The members of the arguments that it names.
-    pub(super) members: BTreeSet<Box<str>>,
-    /// It looks at all of them.
-    pub(super) all: bool,
-    /// It looks at the claims of the token.
-    pub(super) claims: bool,
-    /// It has a loop.
-    pub(super) loops: bool,
-}
-
-impl Reads {
-    /// Nothing.
-    pub(super) const NOTHING: Reads =
-        Reads { members: BTreeSet::new(), all: false, claims: false, loops: false };
-
-    /// Whether it looks at the arguments of a call.
-    pub(super) fn args(&self) -> bool {
-        self.all || !self.members.is_empty()
-    }
-}
-
 /// What looking at an expression gave.
 #[derive(Default)]
 pub(super) struct Found {
@@ -92,8 +71,15 @@ pub(super) struct Found {
 /// # Errors
 /// With every flaw.
 pub(super) fn check(source: &str, expression: &IdedExpr) -> Result<Found, Vec<Flaw>> {
-    let mut walk =
-        Walk { source, found: Found::default(), flaws: Vec::new(), nodes: 0, sums: 0, bound: Vec::new() };
+    let mut walk = Walk {
+        source,
+        found: Found::default(),
+        flaws: Vec::new(),
+        nodes: 0,
+        sums: 0,
+        adding: 0,
+        turning: None,
+    };
     walk.expression(expression, 0);
     if walk.sums > SUMS {
         walk.flaw(Flaw::new(format!("adds more than {SUMS} times")).hint("compare the parts instead"));
@@ -107,8 +93,16 @@ struct Walk<'s> {
     flaws: Vec<Flaw>,
     nodes: usize,
     sums: usize,
-    /// The variables of the loops around.
-    bound: Vec<String>,
+    /// How many additions are around: each copies what the ones within it made.
+    adding: usize,
+    /// The loop that is looked at.
+    turning: Option<Turning>,
+}
+
+/// A loop: its variable, and what it goes through.
+struct Turning {
+    variable: String,
+    through: Reads,
 }
 
 impl Walk<'_> {
@@ -151,17 +145,21 @@ impl Walk<'_> {
 
     /// A name that stands for something, and what is selected of it.
     fn root(&mut self, name: &str, field: Option<&str>) {
-        if name == "@result" || self.bound.iter().any(|bound| bound == name) {
+        if name == "@result" {
             return;
         }
-        match (name, field) {
-            ("args", Some(member)) => {
-                self.found.reads.members.insert(member.into());
-            }
-            ("args", None) => self.found.reads.all = true,
-            ("claims", _) => self.found.reads.claims = true,
-            _ => {}
+        if let Some(Turning { variable, through }) = &self.turning
+            && variable == name
+        {
+            // All elements together are what the loop goes through.
+            return self.found.reads.add(through);
         }
+        let times = 1 + self.adding;
+        let uses = match self.turning {
+            Some(_) => Uses { once: 0, each: times },
+            None => Uses { once: times, each: 0 },
+        };
+        self.found.reads.note(name, field, uses);
         if let Err(flaw) = roots::exists(name, field) {
             let word = if roots::is_root(name) { field.unwrap_or(name) } else { name };
             let flaw = flaw.at_word(self.source, word);
@@ -195,6 +193,17 @@ impl Walk<'_> {
                     self.nodes += 2;
                     return self.root(root, Some(field));
                 }
+                // `args.m[key]` finds one value, so a loop over keys looks at each value once.
+                if let (Expr::Select(select), Some(_)) = (&operand.expr, &self.turning)
+                    && let Expr::Ident(root) = &select.operand.expr
+                {
+                    self.nodes += 2;
+                    self.expression(index, depth + 1);
+                    let turning = self.turning.take();
+                    self.root(root, Some(&select.field));
+                    self.turning = turning;
+                    return;
+                }
             }
             ("matches", Some(_), [pattern]) | ("matches", None, [_, pattern]) => self.pattern(pattern),
             ("matches", ..) => self.flaw(Flaw::new("calls `matches` without a pattern")),
@@ -215,10 +224,13 @@ impl Walk<'_> {
                     .at_word(self.source, name),
             );
         }
+        let adds = usize::from(name == operators::ADD);
+        self.adding += adds;
         if let Some(target) = &call.target {
             self.expression(target, depth + 1);
         }
         call.args.iter().for_each(|argument| self.expression(argument, depth + 1));
+        self.adding -= adds;
     }
 
     fn pattern(&mut self, pattern: &IdedExpr) {
@@ -246,11 +258,10 @@ impl Walk<'_> {
 
     fn comprehension(&mut self, comprehension: &ComprehensionExpr, depth: usize) {
         let ComprehensionExpr { iter_range, iter_var, accu_init, loop_step, loop_cond, .. } = comprehension;
-        self.found.reads.loops = true;
         if matches!(&accu_init.expr, Expr::List(_) | Expr::Map(_)) {
             return self.flaw(Flaw::new("builds a list").hint(LISTS));
         }
-        if !self.bound.is_empty() || has_loop(iter_range) {
+        if self.turning.is_some() || has_loop(iter_range) {
             let hint = "one loop at a time: what loops in loops cost grows with the arguments";
             return self.flaw(Flaw::new("has a loop within a loop").hint(hint));
         }
@@ -260,13 +271,18 @@ impl Walk<'_> {
                 Flaw::new(format!("names a variable `{iter_var}`, which is something else")).hint(hint);
             return self.flaw(flaw.at_word(self.source, iter_var));
         }
+        let around = std::mem::take(&mut self.found.reads);
         self.expression(iter_range, depth + 1);
+        let through = self.found.reads.clone();
+        self.found.reads.add(&around);
         let (before, sums) = (self.nodes, self.sums);
-        self.bound.push(iter_var.clone());
+        self.turning = Some(Turning { variable: iter_var.clone(), through });
         self.expression(loop_cond, depth + 1);
         self.expression(loop_step, depth + 1);
-        self.bound.pop();
-        if self.nodes - before > BODY {
+        self.turning = None;
+        let body = self.nodes - before;
+        self.found.reads.body += body;
+        if body > BODY {
             let hint = "split the rule";
             self.flaw(Flaw::new(format!("does more than {BODY} things with each element")).hint(hint));
         }

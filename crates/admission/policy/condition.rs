@@ -18,8 +18,8 @@ use cel::{
 };
 use regex::Regex;
 
-use super::bounds::{self, Reads};
-use crate::Flaw;
+use super::{bounds, reads::Reads, types};
+use crate::{Flaw, Sort};
 
 /// The longest condition, in bytes.
 const SOURCE: usize = 4096;
@@ -91,8 +91,27 @@ impl Condition {
             errors.errors.iter().take(3).map(|error| Flaw::syntax(source, error)).collect::<Vec<_>>()
         })?;
         let found = bounds::check(source, &expression)?;
+        types::check(source, &expression)?;
         let regexes = Arc::new(found.regexes);
         Ok(Condition { expression, regexes, reads: found.reads })
+    }
+
+    /// Compiles one of a rule about these sorts of things; `None` among them is for questions of upstreams.
+    ///
+    /// # Errors
+    /// As [`Condition::compile`], and when it looks at what such things have not.
+    pub(super) fn about(source: &str, sorts: &[Option<Sort>]) -> Result<Condition, Vec<Flaw>> {
+        let condition = Condition::compile(source)?;
+        let foreign = sorts.iter().find_map(|sort| Some((sort, condition.reads.foreign(*sort)?)));
+        let Some((sort, root)) = foreign else { return Ok(condition) };
+        let thing = match sort {
+            Some(Sort::Tool) => "a tool",
+            Some(Sort::Prompt) => "a prompt",
+            Some(Sort::Resource) => "a resource",
+            None => "a question of an upstream",
+        };
+        let flaw = Flaw::new(format!("names `{root}`, and {thing} has none"));
+        Err(vec![flaw.hint("write a rule for each kind of thing").at_word(source, root)])
     }
 
     /// Whether it holds.

@@ -13,13 +13,13 @@ use cel::{
 };
 use chrono::{DateTime, FixedOffset};
 
-use super::bounds::Reads;
+use super::reads::{Reads, Size, Uses, ends_soon};
 use crate::{
     Facts, Flaw, Principal, Scene, Sort, Thing,
-    json::{self, Unfit},
+    json::{self, Read, Unfit},
 };
 
-/// The longest list a loop may go through, of the arguments.
+/// The longest list a loop may go through, of the arguments (design 0.1.9).
 const LOOP: usize = 256;
 
 /// The roots, and what each has; an empty list is for what only the caller knows.
@@ -82,7 +82,8 @@ pub(super) struct Roots<'c, 'a> {
 pub(super) struct Asked<'c, 'a> {
     pub(super) method: &'c str,
     pub(super) scene: &'c Scene,
-    pub(super) seen: &'c Seen<'a>,
+    /// Its arguments; none where what is asked about a thing is no use of it.
+    pub(super) seen: Option<&'c Seen<'a>>,
 }
 
 impl VariableResolver for Roots<'_, '_> {
@@ -90,15 +91,15 @@ impl VariableResolver for Roots<'_, '_> {
         let (root, field) = variable.split_once('.').unwrap_or((variable, ""));
         match root {
             "principal" => self.principal(field),
-            "claims" if field.is_empty() => self.asker.claims.value()?.ok().map(CowVal::Borrowed),
+            "claims" if field.is_empty() => Some(CowVal::Borrowed(&*self.asker.claims.read()?.ok()?.value)),
             "tool" if self.sort == Some(Sort::Tool) => self.of_thing(field),
             "prompt" if self.sort == Some(Sort::Prompt) => self.of_thing(field),
             "resource" if self.sort == Some(Sort::Resource) => match field {
                 "uri" => Some(text(&self.facts.name)),
                 other => self.of_thing(other),
             },
-            "args" if field.is_empty() => self.call?.seen.map(self.reads).map(CowVal::owned),
-            "args" => self.call?.seen.argument(field).map(CowVal::Borrowed),
+            "args" if field.is_empty() => self.call?.seen?.map(self.reads).map(CowVal::owned),
+            "args" => self.call?.seen?.argument(field).map(CowVal::Borrowed),
             "request" => match field {
                 "server" => Some(text(self.server)),
                 "method" => Some(text(self.call?.method)),
@@ -148,8 +149,8 @@ impl<'a> Roots<'_, 'a> {
             let boxed = |text: &str| -> Box<dyn Val> { Box::new(CelString::from(text.to_owned())) };
             Box::new(CelList::from(texts.iter().map(|text| boxed(text)).collect::<Vec<_>>()))
         };
-        Some(match self.call {
-            Some(call) => CowVal::Borrowed(&**place(call.seen).get_or_init(make)),
+        Some(match self.call.and_then(|call| call.seen) {
+            Some(seen) => CowVal::Borrowed(&**place(seen).get_or_init(make)),
             None => CowVal::Owned(make()),
         })
     }
@@ -171,11 +172,33 @@ impl<'a> Roots<'_, 'a> {
         }
     }
 
-    /// Why a value that is there cannot be computed with; `None` when all that is read can.
+    /// Whether all is known that a condition looks at, beyond what claims a token may have.
+    pub(super) fn knows(&self, reads: &Reads) -> bool {
+        self.call.is_some_and(|call| call.seen.is_some() || !reads.args())
+    }
+
+    /// Why what a condition looks at cannot be computed with; `None` when all that is read can.
     pub(super) fn unfit(&self) -> Option<Unfit> {
-        let claims = self.asker.claims.value().and_then(Result::err);
-        let args = self.call.and_then(|call| call.seen.unfit(self.reads));
-        claims.filter(|_| self.reads.claims).or(args)
+        let reads = self.reads;
+        let mut seen = Vec::new();
+        if reads.claims.any() {
+            match self.asker.claims.read() {
+                Some(Ok(read)) => seen.push((reads.claims, read.size)),
+                Some(Err(unfit)) => return Some(unfit),
+                None => (),
+            }
+        }
+        if reads.lists.any() && reads.body > 0 {
+            let longest = self.asker.groups.len() + self.asker.scopes.len();
+            seen.push((reads.lists, Size { work: longest * 2 * Size::VALUE, longest }));
+        }
+        if reads.args()
+            && let Some(args) = self.call.and_then(|call| call.seen)
+            && let Err(unfit) = args.add(reads, &mut seen)
+        {
+            return Some(unfit);
+        }
+        (!ends_soon(reads, &seen)).then_some(Unfit::TooLarge)
     }
 }
 
@@ -208,12 +231,6 @@ struct Member<'c> {
     read: OnceLock<Result<Read, Unfit>>,
 }
 
-struct Read {
-    value: Box<dyn Val>,
-    /// How many elements the longest list in it has.
-    longest: usize,
-}
-
 impl<'c> Seen<'c> {
     /// Of a call with these `params.arguments`, raw.
     pub(super) fn new(raw: Option<&'c str>) -> Seen<'c> {
@@ -231,7 +248,10 @@ impl<'c> Seen<'c> {
 
     /// The arguments that a condition reads and a call has.
     fn read(&self, reads: &Reads) -> Result<impl Iterator<Item = &Member<'c>>, Unfit> {
-        Ok(self.members()?.iter().filter(|member| reads.all || reads.members.contains(&*member.name)))
+        Ok(self
+            .members()?
+            .iter()
+            .filter(|member| reads.all.any() || reads.members.contains_key(&*member.name)))
     }
 
     fn argument(&self, name: &str) -> Option<&dyn Val> {
@@ -249,43 +269,32 @@ impl<'c> Seen<'c> {
         Some(CelMap::from(map))
     }
 
-    /// Why what a condition reads cannot be computed with.
-    fn unfit(&self, reads: &Reads) -> Option<Unfit> {
-        if !reads.args() {
-            return None;
-        }
-        let longest = |member: &Member<'c>| member.read().map(|read| read.longest);
-        let members = match self.read(reads) {
-            Ok(members) => members.map(longest).collect::<Result<Vec<_>, _>>(),
-            Err(unfit) => Err(unfit),
-        };
-        match members {
-            Err(unfit) => Some(unfit),
-            Ok(members) if reads.loops => {
-                let all = if reads.all { members.len() } else { 0 };
-                members.into_iter().chain([all]).any(|longest| longest > LOOP).then_some(Unfit::TooLarge)
+    /// What a condition looks at of them, how often, and how large each is.
+    fn add(&self, reads: &Reads, seen: &mut Vec<(Uses, Size)>) -> Result<(), Unfit> {
+        let mut count = 0;
+        for member in self.read(reads)? {
+            let size = member.read()?.size;
+            if reads.body > 0 && size.longest > LOOP {
+                return Err(Unfit::TooLarge);
             }
-            Ok(_) => None,
+            let named = reads.members.get(&*member.name).copied().unwrap_or_default();
+            let Uses { once, each } = reads.all;
+            seen.push((Uses { once: named.once + once, each: named.each + each }, size));
+            count += 1;
         }
+        if reads.all.any() {
+            if reads.body > 0 && count > LOOP {
+                return Err(Unfit::TooLarge);
+            }
+            seen.push((reads.all, Size { work: count * Size::VALUE, longest: count }));
+        }
+        Ok(())
     }
 }
 
 impl Member<'_> {
     fn read(&self) -> Result<&Read, Unfit> {
-        let read = self.read.get_or_init(|| {
-            let value = json::value(self.raw)?;
-            let longest = longest(&value);
-            Ok(Read { value: value.try_into().map_err(|_| Unfit::Unreadable)?, longest })
-        });
+        let read = self.read.get_or_init(|| Read::of(self.raw, json::value(self.raw)?));
         read.as_ref().map_err(|unfit| *unfit)
-    }
-}
-
-/// How many elements the longest list in a value has: a loop ends soon when it goes through few.
-fn longest(value: &Value) -> usize {
-    match value {
-        Value::List(list) => list.iter().map(longest).max().unwrap_or(0).max(list.len()),
-        Value::Map(map) => map.map.values().map(longest).max().unwrap_or(0).max(map.map.len()),
-        _ => 0,
     }
 }

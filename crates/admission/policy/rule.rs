@@ -75,6 +75,16 @@ pub enum AskKind {
     Roots,
 }
 
+impl AskKind {
+    fn method(self) -> Method {
+        match self {
+            AskKind::Sampling => Method::SamplingCreate,
+            AskKind::Elicitation => Method::ElicitationCreate,
+            AskKind::Roots => Method::RootsList,
+        }
+    }
+}
+
 /// What a rule is about; without any of it, it is about everything.
 #[derive(Clone, Debug, Default)]
 pub struct What {
@@ -148,13 +158,13 @@ impl Rule {
     /// With every flaw of its condition.
     pub(super) fn compile(draft: Draft) -> Result<Rule, Vec<Flaw>> {
         let Draft { name, who, upstreams, servers, methods, what, when, effect, shadow, message } = draft;
-        let when = when.as_deref().map(Condition::compile).transpose()?;
+        let when = when.as_deref().map(|when| Condition::about(when, &what.sorts())).transpose()?;
         Ok(Rule { name, who, upstreams, servers, methods, what, when, effect, shadow, message })
     }
 
     /// Whether it is about what is asked. Without a call, about calls of it.
     pub(super) fn matches(&self, roots: &Roots<'_, '_>, subject: Subject<'_>) -> Match {
-        if !self.what.covers(subject) {
+        if !self.what.covers(subject) || !self.speaks_of(roots.sort) {
             return Match::No("what it is about");
         }
         if !any(self.upstreams.as_deref(), roots.upstream) {
@@ -182,10 +192,17 @@ impl Rule {
         }
     }
 
+    /// A rule that names no kind of thing is about those that have what its condition looks at: one over
+    /// `tool.destructive` is about tools.
+    fn speaks_of(&self, sort: Option<Sort>) -> bool {
+        self.when.as_ref().is_none_or(|when| when.reads.suits(sort))
+    }
+
     fn holds(&self, roots: &Roots<'_, '_>) -> Match {
         let Some(when) = &self.when else { return Match::Yes };
+        let known = roots.knows(&when.reads);
         let roots = roots.reading(&when.reads);
-        let error = |error| if roots.call.is_some() { Match::Error(error) } else { Match::Open };
+        let error = |error| if known { Match::Error(error) } else { Match::Open };
         if let Some(unfit) = roots.unfit() {
             return error(RuleError::new(unfit.to_string()));
         }
@@ -194,6 +211,11 @@ impl Rule {
             Ok(false) => Match::No("when"),
             Err(why) => error(why),
         }
+    }
+
+    /// Whether it says which methods it is about.
+    pub(super) fn names_methods(&self) -> bool {
+        self.methods.is_some()
     }
 
     /// The name, as decisions carry it.
@@ -213,12 +235,12 @@ pub(super) enum Subject<'s> {
 
 impl Subject<'_> {
     /// The method that things like it are there for.
-    fn used_by(self) -> Option<Method> {
+    pub(super) fn used_by(self) -> Option<Method> {
         match self {
             Subject::Thing(Sort::Tool, _) => Some(Method::ToolsCall),
             Subject::Thing(Sort::Prompt, _) => Some(Method::PromptsGet),
             Subject::Thing(Sort::Resource, _) => Some(Method::ResourcesRead),
-            Subject::Ask(_) => None,
+            Subject::Ask(kind) => Some(kind.method()),
         }
     }
 }
@@ -226,6 +248,17 @@ impl Subject<'_> {
 impl What {
     fn is_everything(&self) -> bool {
         self.tools.is_none() && self.prompts.is_none() && self.resources.is_none() && self.asks.is_none()
+    }
+
+    /// The sorts of things it names, `None` for questions; nothing where it is about everything.
+    fn sorts(&self) -> Vec<Option<Sort>> {
+        let named = [
+            (self.tools.is_some(), Some(Sort::Tool)),
+            (self.prompts.is_some(), Some(Sort::Prompt)),
+            (self.resources.is_some(), Some(Sort::Resource)),
+            (self.asks.is_some(), None),
+        ];
+        named.into_iter().filter(|(named, _)| *named).map(|(_, sort)| sort).collect()
     }
 
     fn covers(&self, subject: Subject<'_>) -> bool {

@@ -1,13 +1,14 @@
 //! What rules decide, and that nothing of what they decide contradicts itself.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use bytes::Bytes;
-use proptest::prelude::*;
 use wire::{Budget, Frame};
 
 use super::*;
-use crate::{Checks, Claims, Decision, Scene, Standing};
+use crate::{Checks, Claims, Decision, Standing};
+
+mod properties;
 
 fn glob(text: &str) -> Glob {
     let regex: String = text
@@ -62,7 +63,10 @@ fn thing(sort: Sort, name: &str) -> Thing {
         standing: Standing::Offered,
         mirrors: Arc::default(),
         tasks: Default::default(),
-        facts: Arc::new(Facts::unknown(name)),
+        facts: Arc::new(match sort {
+            Sort::Tool | Sort::Prompt => Facts::unknown(name),
+            Sort::Resource => Facts::resource(name),
+        }),
     }
 }
 
@@ -82,7 +86,11 @@ fn call(asker: Principal, method: Method, thing: Thing, args: &str) -> Call {
 
 /// `allow`, `hold`, `deny RULE`, `hide RULE` or `error RULE`.
 fn said(checks: &Checks, asker: Principal, tool: &str, args: &str) -> String {
-    match checks.decide(call(asker, Method::ToolsCall, thing(Sort::Tool, tool), args)) {
+    told(checks, call(asker, Method::ToolsCall, thing(Sort::Tool, tool), args))
+}
+
+fn told(checks: &Checks, asked: Call) -> String {
+    match checks.decide(asked) {
         Decision::Admitted(_) => "allow".to_owned(),
         Decision::Held(held) => format!("hold {}", held.rule),
         Decision::Denied(denial) => {
@@ -210,7 +218,9 @@ fn resources_are_judged_by_what_a_server_would_read() {
         ("file:///srv/a%00", false),
         ("file:///srv/a%", false),
         ("file:///srv/a\\b", false),
-        ("FILE:///srv/a", false),
+        ("FILE:///srv/a", true),
+        ("file://LOCALHOST/srv/a", true),
+        ("file:///srv//a", false),
     ] {
         let resource = thing(Sort::Resource, uri);
         assert_eq!(checks.policy.shows(&ada(&[], ""), "default", &resource), admitted, "{uri}");
@@ -221,211 +231,105 @@ fn resources_are_judged_by_what_a_server_would_read() {
 
 #[test]
 fn what_is_asked_about_a_tool_needs_no_arguments() {
+    let complete = Some(vec![Method::Complete]);
     let rules = vec![
         tools("open", Effect::Allow, &["files__read"], "args.path == 'x'"),
+        tools("ask", Effect::Approve, &["files__write"], ""),
         tools("no", Effect::Deny, &["files__wipe"], ""),
+        tools("all", Effect::Allow, &["files__list", "files__late", "files__asked"], ""),
+        Draft { methods: complete.clone(), ..tools("quiet", Effect::Deny, &["files__list"], "") },
+        Draft { methods: complete, ..tools("held", Effect::Approve, &["files__asked"], "") },
+        tools("late", Effect::Deny, &["files__late"], "now.getFullYear() > 2000"),
     ];
     let checks = checks(rules, Effect::Deny);
-    for (tool, admitted) in [("files__read", true), ("files__wipe", false), ("files__other", false)] {
-        for method in [Method::Complete, Method::TasksGet] {
-            let decision = checks.decide(call(ada(&[], ""), method, thing(Sort::Tool, tool), "{}"));
-            assert_eq!(matches!(decision, Decision::Admitted(_)), admitted, "{tool} {method:?}");
+    for (tool, complete, task) in [
+        ("files__read", "allow", "allow"),
+        ("files__write", "allow", "allow"),
+        ("files__wipe", "hide no", "hide default"),
+        ("files__list", "deny quiet", "allow"),
+        ("files__asked", "hold held", "allow"),
+        ("files__late", "deny late", "allow"),
+        ("files__other", "hide default", "hide default"),
+    ] {
+        for (method, expected) in [(Method::Complete, complete), (Method::TasksGet, task)] {
+            let asked = call(ada(&[], ""), method, thing(Sort::Tool, tool), "{}");
+            assert_eq!(told(&checks, asked), expected, "{tool} {method:?}");
         }
     }
+}
+
+#[test]
+fn what_no_list_shows_is_not_followed_either() {
+    let what = What { resources: globs(&["mem://a"]), ..What::default() };
+    let read = Some(vec![Method::ResourcesRead]);
+    let rules = vec![Draft { methods: read, what, ..draft("unread", Effect::Deny) }];
+    let checks = checks(rules, Effect::Allow);
+    for method in [Method::ResourcesRead, Method::ResourcesSubscribe, Method::Complete] {
+        let asked = call(ada(&[], ""), method, thing(Sort::Resource, "mem://a"), "{}");
+        assert!(told(&checks, asked).starts_with("hide "), "{method:?}");
+    }
+}
+
+#[test]
+fn a_condition_is_about_the_things_that_have_what_it_looks_at() {
+    let rule = |when: &str| vec![Draft { when: Some(when.to_owned()), ..draft("no", Effect::Deny) }];
+    for (when, tool, prompt, resource) in [
+        ("tool.destructive", "hide no", "allow", "allow"),
+        ("prompt.native == 'x'", "allow", "hide no", "allow"),
+        ("resource.uri != ''", "allow", "allow", "hide no"),
+        ("tool.native == 'x' || resource.upstream == 'files'", "hide no", "allow", "hide no"),
+        ("has(args.x)", "deny no", "deny no", "allow"),
+        ("tool.native == 'x' && has(args.x)", "deny no", "allow", "allow"),
+        ("principal.id == 'ada'", "hide no", "hide no", "hide no"),
+    ] {
+        let checks = checks(rule(when), Effect::Allow);
+        for (sort, method, name, expected) in [
+            (Sort::Tool, Method::ToolsCall, "files__x", tool),
+            (Sort::Prompt, Method::PromptsGet, "files__x", prompt),
+            (Sort::Resource, Method::ResourcesRead, "mem://x", resource),
+        ] {
+            let asked = call(ada(&[], ""), method, thing(sort, name), r#"{"x":1}"#);
+            assert_eq!(told(&checks, asked), expected, "{when} {sort:?}");
+        }
+    }
+    let what = What { tools: globs(&["a"]), resources: globs(&["b"]), ..What::default() };
+    let mixed = Draft { what, when: Some("tool.destructive".to_owned()), ..draft("r", Effect::Deny) };
+    let flaws = Rules::compile(vec![mixed], Effect::Allow).unwrap_err();
+    assert_eq!(flaws[0].1.why, "names `tool`, and a resource has none");
+    assert_eq!(flaws[0].1.at, Some((0, 4)));
 }
 
 #[test]
 fn servers_ask_whom_the_rules_let_them_ask() {
-    let what = What { asks: Some(vec![AskKind::Sampling]), ..What::default() };
+    let asks = |name: &str, kinds: &[AskKind], when: &str, effect| Draft {
+        what: What { asks: Some(kinds.to_vec()), ..What::default() },
+        when: (!when.is_empty()).then(|| when.to_owned()),
+        ..draft(name, effect)
+    };
     let rules = vec![
-        Draft { what: what.clone(), ..draft("none", Effect::Deny) },
-        Draft {
-            what: What { asks: Some(vec![AskKind::Elicitation]), ..What::default() },
-            ..draft("yes", Effect::Allow)
-        },
+        asks("none", &[AskKind::Sampling], "", Effect::Deny),
+        asks("yes", &[AskKind::Elicitation], "", Effect::Allow),
+        asks("tainted", &[AskKind::Elicitation], "session.tainted", Effect::Deny),
+        asks("claimed", &[AskKind::Roots], "claims.level > 1", Effect::Deny),
+        asks("roots", &[AskKind::Roots], "request.method == 'roots/list'", Effect::Allow),
     ];
     let checks = checks(rules, Effect::Deny);
-    let asked = |kind| checks.policy.may_ask(&ada(&[], ""), "default", ("files", Trust::Standard), kind);
-    assert_eq!(asked(AskKind::Sampling), Verdict::Deny(Refusal::by("none")));
-    assert_eq!(asked(AskKind::Elicitation), Verdict::Allow);
-    assert_eq!(asked(AskKind::Roots), Verdict::Deny(Refusal::by("default")));
-}
-
-/// Each is refused when it is loaded, or ends soon whatever it is asked about.
-#[test]
-fn no_rule_costs_much() {
-    let nested = |depth: usize| format!("{}true{}", "args.l.all(x, ".repeat(depth), ")".repeat(depth));
-    let hostile = [
-        nested(6),
-        "args.l.map(x, x + x).map(x, x + x).map(x, x + x).size() > 0".to_owned(),
-        format!("{}1 == 1", "1 + ".repeat(1500)),
-        format!("{}true{}", "(".repeat(1500), ")".repeat(1500)),
-        format!("{}true", "!".repeat(1500)),
-        format!("{}1 < 2", "-".repeat(1001)),
-        "args.s.matches('(a{1000}){1000}')".to_owned(),
-        "args.s.matches(args.s)".to_owned(),
-        "args.s.matches('(x+x+)+y')".to_owned(),
-        "args.s.matches('(a|aa)+$')".to_owned(),
-        format!("args.s.matches('{}')", "(a*)*".repeat(100)),
-        "args.l.all(x, args.l.exists(y, x == y))".to_owned(),
-        "args.l.filter(x, true).filter(x, true).size() > 0".to_owned(),
-        "args.l.all(x, args.s.contains(x))".to_owned(),
-        "args.l.all(x, args.s.matches('a.*b.*c.*d'))".to_owned(),
-        format!("{}args.s == ''", "args.s + ".repeat(400)),
-        format!("{}args.s == ''", "args.s + ".repeat(8)),
-        "args.l.all(x, args.s + args.s != x)".to_owned(),
-        "args.m.all(k, args.m[k] != args.s)".to_owned(),
-        format!("args.s in [{}]", vec!["'x'"; 450].join(",")),
-        format!("[{}].all(x, x == args.s)", vec!["args.s"; 200].join(",")),
-        "timestamp(args.s) < now".to_owned(),
-        "args.l.exists_one(x, x == args.s)".to_owned(),
-        "dyn(args).all(k, k != args.s)".to_owned(),
-        "{'a': args.s, 'b': args.s}.all(k, k.size() > 0)".to_owned(),
-        format!("args{}.x == 1", ".a".repeat(1500)),
-    ];
-    let long = "a".repeat(64 * 1024);
-    let list = format!("[{}]", vec!["\"aaaaaaaaaaaaaaaa\""; 256].join(","));
-    let map = format!("{{{}}}", (0..256).map(|n| format!("\"k{n}\":\"v\"")).collect::<Vec<_>>().join(","));
-    let args = format!(r#"{{"s":"{long}","l":{list},"m":{map}}}"#);
-    let mut loaded = 0;
-    for when in hostile {
-        let Ok(rules) = Rules::compile(vec![tools("r", Effect::Deny, &[], &when)], Effect::Allow) else {
-            continue;
-        };
-        loaded += 1;
-        let checks = Checks {
-            policy: Policy::new([(TenantId::new("acme".into()), rules)].into()),
-            ..Checks::default()
-        };
-        let asked = call(ada(&[], ""), Method::ToolsCall, thing(Sort::Tool, "files__read"), &args);
-        let before = cpu();
-        let _ = checks.decide(asked);
-        // Ten milliseconds of a release build; this one is slower by far.
-        assert!(cpu() - before < Duration::from_millis(400), "`{when}` took {:?}", cpu() - before);
-    }
-    assert!(loaded > 4, "only {loaded} load: nothing was measured");
-}
-
-/// What this thread has computed so far; how long it waited for a processor does not count.
-fn cpu() -> Duration {
-    let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
-    Duration::from_nanos(text.split(' ').next().unwrap().parse().unwrap())
-}
-
-const CONDITIONS: [&str; 9] = [
-    "",
-    "'eng' in principal.groups",
-    "args.x == 1",
-    "tool.destructive",
-    "args.x == 1 && 'eng' in principal.groups",
-    "args.x == 1 || 'eng' in principal.groups",
-    "claims.level > 1",
-    "has(args.x) && session.tainted",
-    "request.method == 'tools/call'",
-];
-
-fn any_rule() -> impl Strategy<Value = Draft> {
-    let effects = prop_oneof![Just(Effect::Allow), Just(Effect::Approve), Just(Effect::Deny)];
-    let names = prop::sample::select(vec!["files__read", "files__*", "*", "", "x__y"]);
-    let groups = prop_oneof![Just(None), Just(globs(&["eng"])), Just(globs(&["o*"]))];
-    let methods =
-        prop_oneof![Just(None), Just(Some(vec![Method::ToolsCall])), Just(Some(vec![Method::Complete]))];
-    (effects, names, 0..CONDITIONS.len(), groups, methods, any::<bool>()).prop_map(
-        |(effect, names, when, groups, methods, shadow)| Draft {
-            who: Who { groups, ..Who::default() },
-            methods,
-            shadow,
-            ..tools(
-                "rule",
-                effect,
-                if names.is_empty() { &[] } else { std::slice::from_ref(&names) },
-                CONDITIONS[when],
-            )
-        },
-    )
-}
-
-fn any_asker() -> impl Strategy<Value = Principal> {
-    let groups = prop::sample::select(vec!["none", "eng", "ops"]);
-    let claims = prop_oneof![Just(""), Just(r#"{"level":2}"#), Just(r#"{"level":"x"}"#)];
-    (groups, claims).prop_map(|(group, claims)| ada(&[group], claims))
-}
-
-fn any_call() -> impl Strategy<Value = Call> {
-    let names = prop_oneof![Just("files__read"), Just("files__write"), Just("x__y")];
-    let args = prop_oneof![Just("{}"), Just(r#"{"x":1}"#), Just(r#"{"x":"a"}"#), Just("[1]")];
-    let methods = prop_oneof![Just(Method::ToolsCall), Just(Method::Complete), Just(Method::TasksGet)];
-    (any_asker(), names, args, methods)
-        .prop_map(|(asker, name, args, method)| call(asker, method, thing(Sort::Tool, name), args))
-}
-
-fn any_default() -> impl Strategy<Value = Effect> {
-    prop_oneof![Just(Effect::Allow), Just(Effect::Deny)]
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig::with_cases(600))]
-
-    #[test]
-    fn a_denial_hides_exactly_what_lists_do_not_show(
-        rules in prop::collection::vec(any_rule(), 0..6),
-        default in any_default(),
-        asked in any_call(),
-    ) {
-        let checks = checks(rules, default);
-        let Target::Thing(thing) = &asked.target else { unreachable!() };
-        let shown = checks.policy.shows(&asked.principal, "default", thing);
-        match checks.decide(asked) {
-            Decision::Admitted(_) | Decision::Held(_) => prop_assert!(shown),
-            Decision::Denied(denial) => prop_assert_eq!(denial.refusal.hides, !shown),
+    let asked = |claims: &str, tainted, kind| {
+        let scene = Scene { tainted, ..Scene::at("default".into(), 0) };
+        match checks.policy.may_ask(&ada(&[], claims), &scene, ("files", Trust::Standard), kind) {
+            Verdict::Allow => "allow".to_owned(),
+            Verdict::Hold(rule) => format!("hold {rule}"),
+            Verdict::Deny(refusal) => format!("deny {}", refusal.rule),
         }
-    }
-
-    #[test]
-    fn one_more_deny_never_admits_more(
-        rules in prop::collection::vec(any_rule(), 0..6),
-        more in any_rule(),
-        at in 0..6_usize,
-        default in any_default(),
-        asked in any_call(),
-    ) {
-        let mut stricter = rules.clone();
-        stricter.insert(at.min(rules.len()), Draft { effect: Effect::Deny, shadow: false, ..more });
-        let (before, after) = (checks(rules, default), checks(stricter, default));
-        let passes = |decision| !matches!(decision, Decision::Denied(_));
-        prop_assert!(passes(before.decide(asked.clone())) || !passes(after.decide(asked.clone())));
-        if let Target::Thing(thing) = &asked.target {
-            let shown = |checks: &Checks| checks.policy.shows(&asked.principal, "default", thing);
-            prop_assert!(shown(&before) || !shown(&after));
-        }
-    }
-
-    #[test]
-    fn what_is_explained_is_what_is_decided(
-        rules in prop::collection::vec(any_rule(), 0..6),
-        default in any_default(),
-        asked in any_call(),
-    ) {
-        let checks = checks(rules, default);
-        let asked = Call { method: Method::ToolsCall, ..asked };
-        let opinions = checks.policy.opinions(&asked);
-        let enforced = opinions.iter().filter(|opinion| !opinion.shadow);
-        let matching = enforced.clone().filter(|opinion| opinion.said == Said::Matches);
-        let strongest = matching.map(|opinion| opinion.effect).max();
-        let failed = enforced.clone().any(|opinion| matches!(opinion.said, Said::Error(_)));
-        let expected = match strongest {
-            Some(Effect::Deny) => "denied",
-            _ if failed => "denied",
-            Some(Effect::Approve) => "held",
-            Some(Effect::Allow) => "admitted",
-            None if default == Effect::Allow => "admitted",
-            None => "denied",
-        };
-        let decided = match checks.decide(asked) {
-            Decision::Admitted(_) => "admitted",
-            Decision::Held(_) => "held",
-            Decision::Denied(_) => "denied",
-        };
-        prop_assert_eq!(decided, expected);
+    };
+    for (claims, tainted, kind, expected) in [
+        ("", false, AskKind::Sampling, "deny none"),
+        ("", false, AskKind::Elicitation, "allow"),
+        ("", true, AskKind::Elicitation, "deny tainted"),
+        ("", false, AskKind::Roots, "deny claimed"),
+        (r#"{"level":1}"#, false, AskKind::Roots, "allow"),
+        (r#"{"level":2}"#, false, AskKind::Roots, "deny claimed"),
+    ] {
+        assert_eq!(asked(claims, tainted, kind), expected, "{claims} {tainted} {kind:?}");
     }
 }

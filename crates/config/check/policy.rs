@@ -7,7 +7,8 @@ use super::Checker;
 use super::process::tidy;
 use crate::filter::Pattern;
 use crate::model::{
-    Approvers, Asked, Effect, Policy, PolicyRule, PolicyTest, Principals, TestFacts, TestPrincipal, Upstream,
+    Approvers, Asked, Effect, Policy, PolicyRule, PolicyTest, Principals, Subject, TestFacts, TestPrincipal,
+    Upstream, VirtualServer,
 };
 use crate::problem::{Place, Problem};
 use crate::raw;
@@ -16,9 +17,16 @@ use crate::reader::At;
 use crate::section::Map;
 use crate::words::{ClaimName, FilePath, Glob};
 
+mod aims;
+
 impl Checker<'_> {
     /// The rules; `None` when the tenant has none.
-    pub(super) fn policy(&mut self, raw: &At<raw::Tenant>, upstreams: &[Upstream]) -> Option<Policy> {
+    pub(super) fn policy(
+        &mut self,
+        raw: &At<raw::Tenant>,
+        upstreams: &[Upstream],
+        servers: &[VirtualServer],
+    ) -> Option<Policy> {
         let written = raw.policies.as_ref()?;
         if written.value.is_empty() {
             let hint = "name a file, or remove the key: then everything that is shown may be called";
@@ -36,7 +44,10 @@ impl Checker<'_> {
         let mut policy = Policy { default, rules: Vec::new(), tests: Vec::new() };
         for file in &files {
             let rules = file.rules.iter().flat_map(|rules| &rules.value);
-            policy.rules.extend(rules.filter_map(|rule| self.rule(rule, upstreams)));
+            for rule in rules {
+                self.aims(rule, upstreams, servers);
+                policy.rules.extend(self.rule(rule));
+            }
             policy.tests.extend(file.tests().iter().filter_map(|test| self.policy_test(test)));
         }
         Some(policy)
@@ -83,11 +94,10 @@ impl Checker<'_> {
         }
     }
 
-    fn rule(&mut self, raw: &At<Rule>, upstreams: &[Upstream]) -> Option<PolicyRule> {
+    fn rule(&mut self, raw: &At<Rule>) -> Option<PolicyRule> {
         if let Some(when) = &raw.when {
-            self.condition(when);
+            self.condition(when, &raw.subjects());
         }
-        self.known_upstreams(raw, upstreams);
         if let (Some(approvers), Some(effect)) = (&raw.approvers, &raw.effect)
             && effect.value.0 != Effect::Approve
         {
@@ -127,8 +137,8 @@ impl Checker<'_> {
     }
 
     /// Whether a condition compiles; each flaw is told where it is.
-    fn condition(&mut self, when: &At<crate::words::Condition>) {
-        let Err(flaws) = self.files.condition(&when.value.0) else { return };
+    fn condition(&mut self, when: &At<crate::words::Condition>, about: &[Subject]) {
+        let Err(flaws) = self.files.condition(&when.value.0, about) else { return };
         for flaw in flaws {
             let place = match flaw.at {
                 Some((at, len)) => when.place.inside(&when.value.0, at, len),
@@ -139,33 +149,6 @@ impl Checker<'_> {
                 Some(hint) => problem.hint(hint),
                 None => problem,
             });
-        }
-    }
-
-    /// A tool of an upstream that does not exist is a typing mistake; the rule would match nothing.
-    fn known_upstreams(&mut self, raw: &Rule, upstreams: &[Upstream]) {
-        let ids = || upstreams.iter().map(|upstream| &*upstream.id);
-        let named = |list: &Option<At<Vec<At<Glob>>>>| {
-            list.iter().flat_map(|list| list.value.clone()).collect::<Vec<_>>()
-        };
-        for glob in named(&raw.tools).into_iter().chain(named(&raw.prompts)) {
-            let text = glob.value.0.text.as_str();
-            let id = text.split_once("__").map_or(text, |(id, _)| id);
-            if id.contains(['*', '?']) || ids().any(|known| known == id) {
-                continue;
-            }
-            let hint = match crate::reader::nearest(id, ids()) {
-                Some(near) => format!("did you mean `{near}`?"),
-                None => format!("the upstreams of this tenant: {}", ids().collect::<Vec<_>>().join(", ")),
-            };
-            self.warn(&glob.place, format!("`{text}` matches nothing: there is no upstream `{id}`"), &hint);
-        }
-        for glob in named(&raw.upstreams) {
-            if !ids().any(|id| glob.value.0.matches(id)) {
-                let known = ids().collect::<Vec<_>>().join(", ");
-                let message = format!("`{}` matches no upstream", glob.value.0.text);
-                self.warn(&glob.place, message, &format!("the upstreams of this tenant: {known}"));
-            }
         }
     }
 
@@ -207,6 +190,17 @@ impl Checker<'_> {
 }
 
 impl Rule {
+    /// The kinds of things it names; nothing where it is about everything.
+    fn subjects(&self) -> Vec<Subject> {
+        let named = [
+            (self.tools.is_some(), Subject::Tool),
+            (self.prompts.is_some(), Subject::Prompt),
+            (self.resources.is_some(), Subject::Resource),
+            (self.asks.is_some(), Subject::Ask),
+        ];
+        named.into_iter().filter(|(named, _)| *named).map(|(_, subject)| subject).collect()
+    }
+
     /// The lists that are written and empty.
     fn empty_lists(&self) -> Vec<(&'static str, &Place)> {
         let globs = [

@@ -13,7 +13,7 @@ impl Checker<'_> {
         let upstreams = self.upstreams(raw);
         let virtual_servers = self.virtual_servers(raw, &upstreams);
         let identity = raw.identity.as_ref().map(|identity| self.identity(identity));
-        let policy = self.policy(raw, &upstreams);
+        let policy = self.policy(raw, &upstreams, &virtual_servers);
         let name = raw.tenant.as_ref()?;
         if raw.policies.is_none() {
             let message = format!(

@@ -48,6 +48,19 @@ pub enum Asking {
     Roots,
 }
 
+/// The kinds of things that rules are about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Subject {
+    /// Tools.
+    Tool,
+    /// Prompts.
+    Prompt,
+    /// Resources.
+    Resource,
+    /// Questions of upstreams.
+    Ask,
+}
+
 /// What is done with a thing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Deed {

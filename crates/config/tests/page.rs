@@ -28,7 +28,7 @@ impl Files for Example<'_> {
         Some(format!("secret-{}", name.replace('/', "-")))
     }
 
-    fn condition(&self, _text: &str) -> Result<(), Vec<crate::Flaw>> {
+    fn condition(&self, _text: &str, _about: &[crate::Subject]) -> Result<(), Vec<crate::Flaw>> {
         Ok(())
     }
 

@@ -27,12 +27,12 @@ struct Hints {
 impl Source {
     /// The facts of one listed item, of which `raw` is the definition.
     pub(super) fn facts(&self, kind: Kind, (native, exposed): (&str, &str), raw: &str) -> Facts {
-        let name = match kind {
-            Kind::Tools | Kind::Prompts => exposed,
-            Kind::Resources | Kind::Templates => native,
+        let facts = match kind {
+            Kind::Tools | Kind::Prompts => Facts::unknown(exposed),
+            Kind::Resources | Kind::Templates => Facts::resource(native),
         };
         let trust = policy::trust(self.config.trust);
-        let unknown = Facts { trust, ..Facts::unknown(name) };
+        let unknown = Facts { trust, ..facts };
         if kind != Kind::Tools {
             return unknown;
         }

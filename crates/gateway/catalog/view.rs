@@ -128,7 +128,7 @@ impl View {
         let standing = super::merge::uri_standing(native, filters);
         let (sort, mirrors, tasks) = (Sort::Resource, Arc::default(), Support::Forbidden);
         let trust = self.trusts.get(&upstream).copied().unwrap_or(Trust::Untrusted);
-        let facts = Arc::new(Facts { trust, ..Facts::unknown(native) });
+        let facts = Arc::new(Facts { trust, ..Facts::resource(native) });
         let (exposed, native) = (exposed.into(), native.into());
         Some(Arc::new(Thing {
             upstream,

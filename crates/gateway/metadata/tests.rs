@@ -13,7 +13,7 @@ use crate::{
 struct Memory;
 
 impl Files for Memory {
-    fn condition(&self, _text: &str) -> Result<(), Vec<config::Flaw>> {
+    fn condition(&self, _text: &str, _about: &[config::Subject]) -> Result<(), Vec<config::Flaw>> {
         Ok(())
     }
 

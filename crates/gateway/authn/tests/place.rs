@@ -181,7 +181,7 @@ pub(super) fn config(identified: bool) -> (Config, TempDir) {
 struct Memory;
 
 impl Files for Memory {
-    fn condition(&self, _text: &str) -> Result<(), Vec<config::Flaw>> {
+    fn condition(&self, _text: &str, _about: &[config::Subject]) -> Result<(), Vec<config::Flaw>> {
         Ok(())
     }
 
