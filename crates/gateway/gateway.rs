@@ -22,7 +22,7 @@ use crate::{
     authn::{Authn, IdentityError},
     catalog::{Catalog, Source, Terms, refresh::Refresh},
     credential,
-    limits::Limits,
+    limits::{self, Limits},
     logging,
     policy::{self, PolicyError},
     router::{Router, seat_key},
@@ -52,7 +52,7 @@ pub struct Gateway {
     pub(crate) config: Arc<Config>,
     pub(crate) snapshot: ArcSwap<Snapshot>,
     pub(crate) sessions: Sessions,
-    pub(crate) limits: Limits,
+    pub(crate) limits: Arc<Limits>,
     pub(crate) approvals: Approvals,
     pub(crate) router: Router,
     pub(crate) audit: Arc<Audit>,
@@ -133,23 +133,24 @@ impl Gateway {
         // What it signs may be asked for by any later configuration.
         tokens.prepare().await?;
         let snapshot = compiled(&config, (&supervisor, tokens.known()), None)?.opened(&config);
-        let limits = SessionLimits {
+        let session_limits = SessionLimits {
             idle: config.session.idle,
             absolute: config.session.absolute,
             per_principal: config.session.per_principal,
         };
+        let limits = Arc::new(Limits::new());
         let (ended_sender, ended) = mpsc::unbounded_channel();
         let gateway = Arc::new(Gateway {
             snapshot: ArcSwap::from_pointee(snapshot),
-            sessions: Sessions::new(limits, Arc::clone(&metrics), ended_sender),
-            limits: Limits::new(),
+            sessions: Sessions::new(session_limits, Arc::clone(&metrics), ended_sender),
+            limits: Arc::clone(&limits),
             approvals: Approvals,
             router: Router {
                 pool,
                 result_limit: config.limits.result,
                 subscriptions: Subscriptions::new(),
                 seal,
-                asking: Asking::new(Arc::clone(&audit), Arc::clone(&metrics)),
+                asking: Asking::new(Arc::clone(&audit), Arc::clone(&limits), Arc::clone(&metrics)),
                 tasks: Tasks::new(Arc::clone(&metrics)),
             },
             audit,
@@ -279,6 +280,7 @@ type Sources = BTreeMap<Arc<str>, Source>;
 struct Compiled {
     authn: Authn,
     checks: Checks,
+    limits: limits::Rules,
     terms: Vec<(TenantId, Terms)>,
 }
 
@@ -298,7 +300,7 @@ fn compiled(
         let sources = sources(tenant, config, (supervisor, known))?;
         terms.push((TenantId::new(Arc::clone(&tenant.name)), Terms::new(tenant, sources, config)));
     }
-    Ok(Compiled { authn, checks, terms })
+    Ok(Compiled { authn, checks, limits: limits::Rules::compile(config), terms })
 }
 
 impl Compiled {
@@ -311,6 +313,7 @@ impl Compiled {
             config: Arc::clone(config),
             authn: self.authn,
             checks: self.checks,
+            limits: self.limits,
             catalogs: self.terms.into_iter().map(catalog).collect(),
         }
     }

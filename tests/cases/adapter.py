@@ -13,7 +13,7 @@ from fidelity import scheme, upstream_id
 
 features = {
     *("stdio", "http-upstream", "modern", "auth", "filters", "audit", "metrics", "process", "logs"),
-    *("prompts", "resources", "limits", "reverse", "reload", "policy", "egress"),
+    *("prompts", "resources", "limits", "reverse", "reload", "policy", "egress", "rate-limit"),
 }
 waive = set()
 
@@ -36,6 +36,18 @@ def expandable(text):
 
 def milliseconds(value):
     return f"{value}ms"
+
+
+def limit(neutral):
+    """A limit of so many in so many seconds: all of them may come at once."""
+    unit, seconds = {1: ("s", 1), 3600: ("h", 3600), 86400: ("day", 86400)}.get(neutral["per_s"], ("min", 60))
+    count = max(1, neutral["limit"] * seconds // neutral["per_s"])
+    return {
+        "per": {"user": "principal"}[neutral["by"]],
+        "method": neutral["method"],
+        "rate": f"{count}/{unit}",
+        "burst": neutral["limit"],
+    }
 
 
 def timeouts(neutral, upstream):
@@ -67,6 +79,8 @@ class Adapter:
     def write(self, neutral):
         upstreams = {self.ids[name]: self.upstream(neutral, it) for name, it in neutral["upstreams"].items()}
         tenant = {"extensions": ["*"], **self.identity(neutral), **self.policies(neutral)}
+        if "rate_limits" in neutral:
+            tenant["limits"] = [limit(it) for it in neutral["rate_limits"]]
         self.daemon.write(
             self.resolved(upstreams), self.resolved(self.settings(neutral)), self.resolved(tenant)
         )

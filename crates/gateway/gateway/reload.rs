@@ -51,9 +51,10 @@ impl Gateway {
             };
             catalogs.insert(tenant, catalog);
         }
-        let snapshot = Snapshot { config, authn: fresh.authn, checks: fresh.checks, catalogs };
+        let snapshot =
+            Snapshot { config, authn: fresh.authn, checks: fresh.checks, limits: fresh.limits, catalogs };
         self.snapshot.store(Arc::new(snapshot));
-        self.settle();
+        self.follow();
         self.metrics.reloaded(true);
         *self.refused() = None;
         Ok(Reloaded { needs_restart })
@@ -71,7 +72,7 @@ impl Gateway {
     }
 
     /// Brings what runs beside requests in line with the snapshot.
-    fn settle(self: &Arc<Self>) {
+    fn follow(self: &Arc<Self>) {
         if let Some(refresh) = self.refresh.get() {
             refresh.follow(self);
         }
