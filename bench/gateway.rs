@@ -15,11 +15,13 @@ use tempfile::TempDir;
 use crate::{
     ask::Work,
     connection::Connection,
+    controls,
     failure::Failure,
     load::{Asker, Demand},
     nginx::free_port,
     process::Process,
     request::{self, Body, Site},
+    rows::Controls,
     service::Era,
     token::{ISSUER, Issuer},
 };
@@ -52,14 +54,20 @@ pub(crate) struct Gateway {
 
 impl Gateway {
     /// Writes a configuration and starts one with it.
-    pub(crate) fn start(program: &Path, upstream: &Upstream) -> Result<Gateway, Failure> {
+    pub(crate) fn start(program: &Path, upstream: &Upstream, controls: Controls) -> Result<Gateway, Failure> {
         let folder = tempfile::Builder::new().prefix("portcullis-bench-").tempdir()?;
         let (clients, operators) = (free_port()?, free_port()?);
         let issuer = Issuer::new(ISSUER)?;
         fs::create_dir(folder.path().join("tenants"))?;
         fs::write(folder.path().join("jwks.json"), issuer.jwks())?;
         fs::write(folder.path().join("portcullis.yaml"), process_file(clients, operators))?;
-        fs::write(folder.path().join("tenants/bench.yaml"), tenant_file(upstream)?)?;
+        fs::write(
+            folder.path().join("tenants/bench.yaml"),
+            tenant_file(upstream)? + &controls::tenant(controls),
+        )?;
+        if let Some(rules) = controls::policy(controls) {
+            fs::write(folder.path().join("policy.yaml"), rules)?;
+        }
         let mut command = Command::new(program);
         command.args(["serve", "--config"]).arg(folder.path().join("portcullis.yaml"));
         command.env_remove("RUST_LOG").stdin(Stdio::null()).stdout(Stdio::null());
@@ -147,7 +155,8 @@ impl Gateway {
 fn process_file(clients: u16, operators: u16) -> String {
     format!(
         "# Caps are raised beyond their defaults for the rows with many sessions, streams and connections:\n\
-         # `limits.connections` from 10000 and `session.per_principal` from 50. All else is as it comes.\n\
+         # `limits.connections` from 10000 and `session.per_principal` from 50. The tenant\n\
+         # says `runaway: off`: the load is one call again and again. All else is as it comes.\n\
          listen: 127.0.0.1:{clients}\n\
          admin: {{ listen: \"127.0.0.1:{operators}\" }}\n\
          state_dir: state\n\

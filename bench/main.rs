@@ -5,6 +5,7 @@ mod against;
 mod ask;
 mod chance;
 mod connection;
+mod controls;
 mod crossed;
 mod echo;
 mod failure;

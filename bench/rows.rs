@@ -11,6 +11,18 @@ pub(crate) enum Place {
     Stdio,
 }
 
+/// What a tenant says of who may do what, and how often.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Controls {
+    /// Nothing.
+    #[default]
+    Open,
+    /// So many rules of a policy.
+    Rules(usize),
+    /// The same, and limits of every kind.
+    Limits(usize),
+}
+
 /// How requests follow each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Loop {
@@ -29,6 +41,7 @@ pub(crate) struct Plan {
     pub(crate) connections: usize,
     pub(crate) sessions: usize,
     pub(crate) pace: Loop,
+    pub(crate) controls: Controls,
     /// It belongs to the quick run.
     pub(crate) quick: bool,
 }
@@ -48,7 +61,8 @@ impl Plan {
     /// The usual: calls of a legacy client in a closed loop, one session a connection.
     const fn calls(name: &'static str, place: Place, connections: usize) -> Plan {
         let (era, work, pace) = (Era::Legacy, Work::Echo, Loop::Closed);
-        Plan { name, place, era, work, connections, sessions: connections, pace, quick: false }
+        let controls = Controls::Open;
+        Plan { name, place, era, work, connections, sessions: connections, pace, controls, quick: false }
     }
 
     /// It asks for lists and not for calls.
@@ -70,6 +84,10 @@ impl Plan {
 
     const fn work(self, work: Work) -> Plan {
         Plan { work, ..self }
+    }
+
+    const fn under(self, controls: Controls) -> Plan {
+        Plan { controls, ..self }
     }
 
     const fn open(self, rate: u32) -> Plan {
@@ -94,9 +112,13 @@ const WAITING: usize = 64;
 const LISTING: usize = 8;
 
 /// The rows, those of one gateway after another.
-pub(crate) const PLANS: [Plan; 16] = [
+pub(crate) const PLANS: [Plan; 20] = [
     Plan::calls("http-legacy-c1", LEGACY, 1).quick(),
     Plan::calls("http-legacy-c32", LEGACY, 32).quick(),
+    Plan::calls("http-legacy-c32-rules10", LEGACY, 32).under(Controls::Rules(10)),
+    Plan::calls("http-legacy-c32-rules50", LEGACY, 32).under(Controls::Rules(50)),
+    Plan::calls("http-legacy-c32-rules1000", LEGACY, 32).under(Controls::Rules(1000)),
+    Plan::calls("http-legacy-c32-limits", LEGACY, 32).under(Controls::Limits(50)),
     Plan::calls("open-1k", LEGACY, WAITING).open(1_000),
     Plan::calls("open-5k", LEGACY, WAITING).open(5_000),
     Plan::calls("big-1mib-c1", LEGACY, 1).work(Work::Big),

@@ -20,7 +20,7 @@ use crate::{
     process::{self, Process},
     request::Site,
     row::{DIRECT, GATEWAY, NGINX},
-    rows::{Loop, Place, Plan},
+    rows::{Controls, Loop, Place, Plan},
     session,
 };
 
@@ -53,11 +53,16 @@ impl Stage {
 
     /// A gateway in front of a place.
     pub(crate) fn gateway(&self, place: Place) -> Result<Gateway, Failure> {
+        self.controlled(place, Controls::Open)
+    }
+
+    /// The same, with rules and limits.
+    pub(crate) fn controlled(&self, place: Place, controls: Controls) -> Result<Gateway, Failure> {
         let upstream = match place {
             Place::Http(path) => Upstream::Url(format!("http://127.0.0.1:{}{path}", self.port)),
             Place::Stdio => Upstream::Stdio(place.tools()),
         };
-        Gateway::start(&self.gateway_program, &upstream)
+        Gateway::start(&self.gateway_program, &upstream, controls)
     }
 
     /// The ways to the server of a row that do not lead through a gateway. nginx is asked with the same token as the

@@ -95,7 +95,7 @@ impl Suite {
 
     /// One row, with a gateway of its own: its memory is of this row, and its audit files go with it.
     async fn turns(&self, stage: &Stage, plan: &Plan) -> Result<(), Failure> {
-        let gateway = stage.gateway(plan.place)?;
+        let gateway = stage.controlled(plan.place, plan.controls)?;
         let mut contestants = stage.without(plan, &gateway.site().token).await?;
         contestants.push(stage::through(&gateway, plan).await?);
         for against in &self.against {
