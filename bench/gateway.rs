@@ -19,6 +19,7 @@ use crate::{
     load::{Asker, Demand},
     nginx::free_port,
     process::Process,
+    regime::Regime,
     request::{self, Body, Site},
     service::Era,
     token::{ISSUER, Issuer},
@@ -26,6 +27,9 @@ use crate::{
 
 /// How long it may take to start, or its upstream to be there.
 const PATIENCE: Duration = Duration::from_secs(20);
+
+/// The file of its rules.
+const POLICY: &str = "policy.yaml";
 
 /// A pause between two looks.
 const PAUSE: Duration = Duration::from_millis(20);
@@ -52,14 +56,17 @@ pub(crate) struct Gateway {
 
 impl Gateway {
     /// Writes a configuration and starts one with it.
-    pub(crate) fn start(program: &Path, upstream: &Upstream) -> Result<Gateway, Failure> {
+    pub(crate) fn start(program: &Path, upstream: &Upstream, regime: Regime) -> Result<Gateway, Failure> {
         let folder = tempfile::Builder::new().prefix("portcullis-bench-").tempdir()?;
         let (clients, operators) = (free_port()?, free_port()?);
         let issuer = Issuer::new(ISSUER)?;
         fs::create_dir(folder.path().join("tenants"))?;
         fs::write(folder.path().join("jwks.json"), issuer.jwks())?;
         fs::write(folder.path().join("portcullis.yaml"), process_file(clients, operators))?;
-        fs::write(folder.path().join("tenants/bench.yaml"), tenant_file(upstream)?)?;
+        fs::write(folder.path().join("tenants/bench.yaml"), tenant_file(upstream, regime)?)?;
+        if let Some(policy) = regime.policy() {
+            fs::write(folder.path().join(POLICY), policy)?;
+        }
         let mut command = Command::new(program);
         command.args(["serve", "--config"]).arg(folder.path().join("portcullis.yaml"));
         command.env_remove("RUST_LOG").stdin(Stdio::null()).stdout(Stdio::null());
@@ -158,7 +165,7 @@ fn process_file(clients: u16, operators: u16) -> String {
     )
 }
 
-fn tenant_file(upstream: &Upstream) -> Result<String, Failure> {
+fn tenant_file(upstream: &Upstream, regime: Regime) -> Result<String, Failure> {
     let place = match upstream {
         Upstream::Url(url) => format!("    url: {url}\n"),
         Upstream::Stdio(tools) => {
@@ -170,7 +177,8 @@ fn tenant_file(upstream: &Upstream) -> Result<String, Failure> {
     Ok(format!(
         "tenant: bench\n\
          identity:\n  issuers:\n    - issuer: {ISSUER}\n      jwks: ../jwks.json\n      algorithms: [EdDSA]\n\
-         upstreams:\n  echo:\n{place}    share: tenant\n"
+         upstreams:\n  echo:\n{place}    share: tenant\n{}",
+        regime.of_tenant(POLICY)
     ))
 }
 

@@ -19,6 +19,7 @@ mod nginx;
 mod open;
 mod pipe;
 mod process;
+mod regime;
 mod request;
 mod row;
 mod rows;

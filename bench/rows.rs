@@ -1,6 +1,6 @@
 //! What is measured, in which order.
 
-use crate::{ask::Work, service::Era};
+use crate::{ask::Work, regime::Regime, service::Era};
 
 /// What stands behind the proxies of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -113,6 +113,30 @@ pub(crate) const PLANS: [Plan; 16] = [
     Plan::calls("list-2000", LIST_2000, LISTING).work(Work::List(2_000)),
 ];
 
-/// Calls with few tools in the catalog and with many: measured in turn with each other.
-pub(crate) const CATALOGS: [Plan; 2] =
-    [Plan::calls("tools-10-c32", LEGACY, 32).quick(), Plan::calls("tools-2000-c32", LIST_2000, 32).quick()];
+/// Rows that are measured in turn with each other, and not only with what they are compared with.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Group {
+    /// What the ratio of their processor time to that of the first is called.
+    pub(crate) ratio: &'static str,
+    pub(crate) rows: &'static [(Plan, Regime)],
+}
+
+/// Calls with few tools in the catalog and with many; under few rules, under many, and under limits.
+pub(crate) const GROUPS: [Group; 2] = [
+    Group {
+        ratio: "cpu_vs_10_tools",
+        rows: &[
+            (Plan::calls("tools-10-c32", LEGACY, 32).quick(), Regime { rules: 0, limits: false }),
+            (Plan::calls("tools-2000-c32", LIST_2000, 32).quick(), Regime { rules: 0, limits: false }),
+        ],
+    },
+    Group {
+        ratio: "cpu_vs_10_rules",
+        rows: &[
+            (Plan::calls("http-legacy-c32-rules10", LEGACY, 32), Regime { rules: 10, limits: false }),
+            (Plan::calls("http-legacy-c32-rules50", LEGACY, 32), Regime { rules: 50, limits: false }),
+            (Plan::calls("http-legacy-c32-rules1000", LEGACY, 32), Regime { rules: 1000, limits: false }),
+            (Plan::calls("http-legacy-c32-limits", LEGACY, 32), Regime { rules: 50, limits: true }),
+        ],
+    },
+];
