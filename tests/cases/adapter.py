@@ -12,7 +12,7 @@ from fidelity import scheme, upstream_id
 
 features = {
     *("stdio", "http-upstream", "modern", "auth", "filters", "audit", "metrics", "process", "logs"),
-    *("prompts", "resources", "limits", "reverse", "egress"),
+    *("prompts", "resources", "limits", "reverse", "egress", "rate-limit"),
 }
 waive = set()
 
@@ -43,6 +43,18 @@ def timeouts(neutral, upstream):
     return {name: milliseconds(value) for name, value in found.items() if value is not None}
 
 
+def rate_limit(rule):
+    """At once as many as in the whole time: a case says what is refused, not when it is let in again."""
+    unit = {1: "s", 60: "min", 3600: "h", 86400: "day"}[rule["per_s"]]
+    per = {"user": "principal"}[rule["by"]]
+    return {
+        "per": per,
+        "method": rule["method"],
+        "rate": f"{rule['limit']}/{unit}",
+        "burst": rule["limit"],
+    }
+
+
 class Adapter:
     mcp_path = "/mcp"
     openapi_path = "/api/v1/openapi.json"
@@ -66,6 +78,8 @@ class Adapter:
     def write(self, neutral):
         upstreams = {self.ids[name]: self.upstream(neutral, it) for name, it in neutral["upstreams"].items()}
         tenant = {"extensions": ["*"], **self.identity(neutral)}
+        if "rate_limits" in neutral:
+            tenant["limits"] = [rate_limit(rule) for rule in neutral["rate_limits"]]
         self.daemon.write(
             self.resolved(upstreams), self.resolved(self.settings(neutral)), self.resolved(tenant)
         )
