@@ -22,6 +22,7 @@ mod streams;
 mod subscriptions;
 mod transports;
 
+mod limits;
 mod recorded;
 mod refusals;
 

@@ -13,6 +13,7 @@ use crate::{Files, Flaw, Loaded, raw, tree};
 mod credential;
 mod http;
 mod identity;
+mod limits;
 mod policy;
 mod process;
 mod selection;
@@ -173,6 +174,7 @@ impl Checker<'_> {
             identity: None,
             upstreams: Vec::new(),
             policy: None,
+            limits: limits::of(&raw::Tenant::default()),
             virtual_servers: vec![virtual_servers::open_server("default", &[])],
             extensions: Vec::new(),
             processes: raw::Tenant::default().processes().0,

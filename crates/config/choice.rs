@@ -4,8 +4,8 @@ use serde_json::{Value, json};
 
 use crate::form::{Choice, Form};
 use crate::model::{
-    self, Algorithm, Asking, Asks, Deed, Durability, Effect, ErrorStatus, Expectation, Naming, Share,
-    Signing, Sse, Trust,
+    self, Algorithm, Asking, Asks, Counted, Deed, Durability, Effect, ErrorStatus, Expectation, Naming, Per,
+    Share, Signing, Sse, Trust,
 };
 use crate::reader::nearest;
 use crate::word::{Mistake, Word};
@@ -146,6 +146,29 @@ choices! { Deed {
     "resources/read" "a resource is read" => Deed::Read;
     "resources/subscribe" "a resource is followed" => Deed::Subscribe;
     "completion/complete" "an argument is completed" => Deed::Complete;
+} refused {} }
+
+choices! { Per {
+    "tenant" "everybody of the tenant" => Per::Tenant;
+    "principal" "each principal" => Per::Principal;
+    "upstream" "each upstream" => Per::Upstream;
+    "tool" "each tool, prompt or resource" => Per::Tool;
+    "server" "each virtual server" => Per::Server;
+} refused {} }
+
+choices! { Counted {
+    "calls" "`tools/call`, `prompts/get` and `completion/complete`" => Counted::Calls;
+    "reads" "`resources/read` and `resources/subscribe`" => Counted::Reads;
+    "lists" "`tools/list` and the other lists" => Counted::Lists;
+    "tools/call" "a tool is called" => Counted::ToolsCall;
+    "prompts/get" "a prompt is got" => Counted::PromptsGet;
+    "resources/read" "a resource is read" => Counted::ResourcesRead;
+    "resources/subscribe" "a resource is followed" => Counted::ResourcesSubscribe;
+    "completion/complete" "an argument is completed" => Counted::Complete;
+    "initialize" "a session is opened" => Counted::Initialize;
+    "sampling/createMessage" "an upstream asks the client's model" => Counted::Sampling;
+    "elicitation/create" "an upstream asks the client's user" => Counted::Elicitation;
+    "roots/list" "an upstream asks for the client's folders" => Counted::Roots;
 } refused {} }
 
 choices! { Expectation {

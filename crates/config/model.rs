@@ -11,8 +11,10 @@ use url::Url;
 
 use crate::filter::{Filter, Pattern};
 
+mod limits;
 mod policy;
 
+pub use limits::{Counted, LimitRule, Per, Rate, Runaway, TenantLimits};
 pub use policy::{
     Approvers, Asked, Asking, Deed, Effect, Expectation, Mode, Policy, PolicyRule, PolicyTest, Principals,
     TestFacts, TestPrincipal,
@@ -132,6 +134,8 @@ pub struct Tenant {
     pub virtual_servers: Vec<VirtualServer>,
     /// Who may do what; without rules everything that is shown may be called.
     pub policy: Option<Policy>,
+    /// How much may be asked for.
+    pub limits: TenantLimits,
     /// Globs over the extension ids that clients and upstreams may negotiate.
     pub extensions: Vec<String>,
     /// The most upstream processes started for single principals.

@@ -122,7 +122,7 @@ impl<const MIN: usize, const MAX: usize> Word for Size<MIN, MAX> {
     }
 }
 
-fn parse_size(text: &str) -> Result<usize, Mistake> {
+pub(crate) fn parse_size(text: &str) -> Result<usize, Mistake> {
     let end = text.find(|character: char| !character.is_ascii_digit()).unwrap_or(text.len());
     let (number, unit) = text.split_at(end);
     let known = SIZES.iter().find(|(name, _)| *name == unit);

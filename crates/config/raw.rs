@@ -18,6 +18,7 @@ use crate::words::{
 };
 
 pub(crate) mod credential;
+pub(crate) mod limits;
 pub(crate) mod policy;
 
 const DAY_MS: u64 = 86_400_000;
@@ -184,9 +185,14 @@ section! { "tenants/*.yaml"
         /// The HTTP status of JSON-RPC errors from 2026-07-28 on. Some client libraries take any status but 200 for a
         /// lost connection; for them write `ok`. What HTTP itself refuses (401, 413, 429 …) keeps its status.
         "error_status" error_status: OneOf<ErrorStatus> = OneOf(ErrorStatus::Protocol);
+        /// How much may be asked for. What matches a rule must pass it, and a call every rule that it matches.
+        "limits" limits: Vec<At<limits::LimitRule>> = Vec::new();
+        /// When an agent that goes in circles is told so, and then held up; `off` for never.
+        "runaway" runaway: limits::RunawayOrOff = limits::RunawayOrOff::On(Box::default());
+        /// For how long a conversation counts as tainted after it called a server of the tier `untrusted`.
+        "taint" taint: limits::Taint = limits::Taint::default();
     }
     refused {
-        "limits": "no rate would be limited";
         "pins": "no definition would be pinned";
         "approval": "no person would be asked";
         "seal_keys": "the keys would not be used";

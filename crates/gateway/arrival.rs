@@ -12,7 +12,7 @@ use bytes::Bytes;
 use tokio::time::{Interval, interval};
 use wire::Pieces;
 
-use crate::{pipeline::Hearing, running::Running, session::Reader, snapshot::Snapshot};
+use crate::{limits::StreamCharge, pipeline::Hearing, running::Running, session::Reader, snapshot::Snapshot};
 
 /// What a transport hands in: who knocked, and a body nobody has read yet.
 pub struct Arrival {
@@ -174,6 +174,7 @@ pub struct Listening {
     snapshot: Arc<Snapshot>,
     head: Head,
     check: Interval,
+    _charge: StreamCharge,
 }
 
 /// Where the events of a stream come from.
@@ -189,7 +190,19 @@ const CHECK: Duration = Duration::from_secs(5);
 
 impl Listening {
     pub(crate) fn new(source: Source, snapshot: Arc<Snapshot>, head: Head) -> Listening {
-        Listening { source, first: None, snapshot, head, check: interval(CHECK) }
+        Listening {
+            source,
+            first: None,
+            snapshot,
+            head,
+            check: interval(CHECK),
+            _charge: StreamCharge::default(),
+        }
+    }
+
+    /// Counts as one until it ends.
+    pub(crate) fn charged(self, charge: StreamCharge) -> Listening {
+        Listening { _charge: charge, ..self }
     }
 
     /// The endpoint and the key of a connection of HTTP+SSE, for its first event; none for any other stream.

@@ -6,8 +6,9 @@
 
 use std::{future::Future, pin::Pin, sync::Arc, time::Duration};
 
-use admission::{AskKind, Call, Checks, Verdict};
+use admission::{AskKind, Call, Verdict};
 use bytes::Bytes;
+use config::Counted;
 use tokio::sync::Semaphore;
 use upstream::Seat;
 use wire::{Budget, Era, Frame, Method, Revision, Shape, code, input};
@@ -15,10 +16,12 @@ use wire::{Budget, Era, Frame, Method, Revision, Shape, code, input};
 use crate::{
     audit::{Audit, AuditError, Outcome, Record},
     catalog::Source,
+    limits::Limits,
     policy,
     router::Context,
     running::Outbox,
     session::{AskError, Asked},
+    snapshot::Snapshot,
     tasks::Standing,
     telemetry::Metrics,
     visit::Visit,
@@ -48,6 +51,7 @@ const MOST: usize = 64;
 /// What asking needs, whoever asks.
 pub(crate) struct Asking {
     pub(crate) audit: Arc<Audit>,
+    pub(crate) limits: Arc<Limits>,
     /// The pages that clients were sent to.
     pub(crate) links: Links,
     /// Calls whose clients are to come back with answers.
@@ -64,9 +68,9 @@ const LINK_BYTES: usize = 256;
 
 impl Asking {
     /// Nothing has been asked.
-    pub(crate) fn new(audit: Arc<Audit>, metrics: Arc<Metrics>) -> Asking {
+    pub(crate) fn new(audit: Arc<Audit>, limits: Arc<Limits>, metrics: Arc<Metrics>) -> Asking {
         let (parking, open) = (Parking::new(metrics), Arc::new(Semaphore::new(OPEN)));
-        Asking { audit, links: Links::default(), parking, open }
+        Asking { audit, limits, links: Links::default(), parking, open }
     }
 }
 
@@ -75,7 +79,7 @@ pub(crate) struct Asker<'a> {
     pub(crate) asking: &'a Asking,
     pub(crate) call: &'a Call,
     pub(crate) visit: &'a Visit,
-    pub(crate) checks: &'a Checks,
+    pub(crate) snapshot: &'a Snapshot,
     pub(crate) source: &'a Source,
     pub(crate) seat: &'a Seat,
     pub(crate) label: Option<&'a str>,
@@ -221,7 +225,7 @@ impl<'a> Asker<'a> {
         // With one upstream the endpoint says it.
         let id = (view.upstreams.len() > 1).then_some(&*source.config.id);
         let label = source.config.label.as_deref().or(id);
-        Asker { asking, call, visit, checks: &snapshot.checks, source, seat, label, offer }
+        Asker { asking, call, visit, snapshot, source, seat, label, offer }
     }
 
     fn terms(&self) -> Terms<'_> {
@@ -239,16 +243,20 @@ impl<'a> Asker<'a> {
 
     /// What the tenant's rules say against a question.
     fn ruled(&self, question: &Frame) -> Option<admission::Refusal> {
-        let kind = match question.method()? {
-            Method::SamplingCreate => AskKind::Sampling,
-            Method::ElicitationCreate => AskKind::Elicitation,
-            Method::RootsList => AskKind::Roots,
+        let (kind, counted) = match question.method()? {
+            Method::SamplingCreate => (AskKind::Sampling, Counted::Sampling),
+            Method::ElicitationCreate => (AskKind::Elicitation, Counted::Elicitation),
+            Method::RootsList => (AskKind::Roots, Counted::Roots),
             _ => return None,
         };
         let upstream = (&*self.source.config.id, policy::trust(self.source.config.trust));
         let (asker, server) = (&self.call.principal, &self.call.scene.server);
-        match self.checks.policy.may_ask(asker, server, upstream, kind) {
-            Verdict::Allow => None,
+        match self.snapshot.checks.policy.may_ask(asker, server, upstream, kind) {
+            Verdict::Allow => {
+                let limited =
+                    self.asking.limits.question(&self.snapshot.limits, asker, (counted, upstream.0));
+                limited.err().map(|error| admission::Refusal::by(error.rule()))
+            }
             Verdict::Hold(rule) => Some(admission::Refusal::by(rule)),
             Verdict::Deny(refusal) => Some(refusal),
         }

@@ -16,7 +16,7 @@ mod relayed;
 
 use cleaned::cleaned;
 pub(crate) use failed::{Failed, Refused};
-pub(crate) use limit::LimitError;
+pub(crate) use limit::{LimitError, Spent, SpentOf};
 pub(crate) use relayed::Relayed;
 
 /// The longest text of a stranger that is passed on, in bytes (spec Z-05).
@@ -335,17 +335,7 @@ impl Error {
             Error::Catalog(CatalogError::Undeclared(_)) => {
                 (ours(code::MISSING_CLIENT_CAPABILITY), "missing_capability")
             }
-            Error::Limit(LimitError::Concurrency { tool: true, .. }) => (Result, "busy"),
-            Error::Limit(LimitError::Concurrency { tool: false, .. }) => (ours(code::INTERNAL_ERROR), "busy"),
-            Error::Limit(LimitError::Subscriptions { .. }) => {
-                (ours(code::INTERNAL_ERROR), "too_many_subscriptions")
-            }
-            Error::Limit(LimitError::Batch { tool: true, .. }) => (Result, "batch_too_large"),
-            Error::Limit(LimitError::Batch { tool: false, .. }) => {
-                (ours(code::INTERNAL_ERROR), "batch_too_large")
-            }
-            Error::Limit(LimitError::Tasks { .. }) => (ours(code::INTERNAL_ERROR), "too_many_tasks"),
-            Error::Limit(LimitError::Looks) => (Said::Http(429, code::INTERNAL_ERROR), "looked_too_often"),
+            Error::Limit(error) => error.said(),
             Error::Denied(refused) => match refused.sort {
                 // Hidden and missing must look the same, and each kind keeps its own code (spec R-05).
                 Some(Sort::Resource) if refused.denial.refusal.hides && !refused.referred => {
@@ -437,6 +427,14 @@ impl Error {
                 }
                 data.push(']');
             }
+            Error::Limit(error) => {
+                if let LimitError::Runaway(runaway) = error {
+                    member("pattern", runaway.circle.word());
+                }
+                if let Some(seconds) = error.retry_after() {
+                    let _ = write!(data, ",\"retry_after\":{seconds}");
+                }
+            }
             Error::Unmet(unmet) => {
                 if let Unmet::Needs(capabilities) = **unmet {
                     // An object, shaped like what a client declares (spec B-32).
@@ -450,7 +448,6 @@ impl Error {
             | Error::Era(_)
             | Error::Session(_)
             | Error::Catalog(_)
-            | Error::Limit(_)
             | Error::Denied(_)
             | Error::Approval(_)
             | Error::Audit(_)

@@ -22,7 +22,7 @@ use crate::{
     authn::{Authn, IdentityError},
     catalog::{Catalog, Source, refresh::Refresh},
     credential,
-    limits::Limits,
+    limits::{self, Limits},
     logging,
     policy::{self, PolicyError},
     router::{Router, seat_key},
@@ -48,7 +48,7 @@ pub struct Gateway {
     pub(crate) config: Arc<Config>,
     pub(crate) snapshot: ArcSwap<Snapshot>,
     pub(crate) sessions: Sessions,
-    pub(crate) limits: Limits,
+    pub(crate) limits: Arc<Limits>,
     pub(crate) approvals: Approvals,
     pub(crate) router: Router,
     pub(crate) audit: Arc<Audit>,
@@ -129,23 +129,24 @@ impl Gateway {
         tokens.prepare().await?;
         let authn = Authn::compile(&config, tokens.known())?;
         let snapshot = compile(&config, &supervisor, authn, tokens.known())?;
-        let limits = SessionLimits {
+        let session_limits = SessionLimits {
             idle: config.session.idle,
             absolute: config.session.absolute,
             per_principal: config.session.per_principal,
         };
+        let limits = Arc::new(Limits::new());
         let (ended_sender, ended) = mpsc::unbounded_channel();
         let gateway = Arc::new(Gateway {
             snapshot: ArcSwap::from_pointee(snapshot),
-            sessions: Sessions::new(limits, Arc::clone(&metrics), ended_sender),
-            limits: Limits::new(),
+            sessions: Sessions::new(session_limits, Arc::clone(&metrics), ended_sender),
+            limits: Arc::clone(&limits),
             approvals: Approvals,
             router: Router {
                 pool,
                 result_limit: config.limits.result,
                 subscriptions: Subscriptions::new(),
                 seal,
-                asking: Asking::new(Arc::clone(&audit), Arc::clone(&metrics)),
+                asking: Asking::new(Arc::clone(&audit), Arc::clone(&limits), Arc::clone(&metrics)),
                 tasks: Tasks::new(Arc::clone(&metrics)),
             },
             audit,
@@ -280,7 +281,7 @@ fn compile(
         catalogs.insert(catalog.tenant.clone(), Arc::new(catalog));
     }
     let checks = Checks { policy: policy::compile(config)?, ..Checks::default() };
-    Ok(Snapshot { authn, checks, catalogs })
+    Ok(Snapshot { authn, checks, limits: limits::Rules::compile(config), catalogs })
 }
 
 fn sources(

@@ -27,6 +27,7 @@ mod snapshot;
 mod status;
 mod store;
 mod subscriptions;
+mod taint;
 mod tasks;
 mod telemetry;
 mod tokens;

@@ -2,23 +2,25 @@
 //!
 //! head → identify → body → frame → classify → enter → bind → charge → decide → (ask) → commit → dispatch → close
 
+mod close;
 mod line;
+mod measured;
 mod threshold;
 mod unattributed;
 
 use std::{sync::Arc, time::Duration};
 
-use admission::{Call, Decision, Principal, Target};
+use admission::{Call, Decision, Principal, Scene, Target};
 use bytes::Bytes;
-use wire::{Budget, Era, Frame, FrameError, Id, Method, Pieces, Plan, Shape};
+use wire::{Budget, Era, Frame, FrameError, Id, Method, Plan, Shape};
 
 use crate::{
     arrival::{Arrival, BodyError, Head, Listening, Reply, Source, Transport, Verb},
-    audit::{Outcome, Record, Unheard},
+    audit::{Record, Unheard},
     batch,
     catalog::{self, Catalog, View},
     credential, era,
-    error::{AuthnError, Client, EraError, Error, LimitError, Refused, SessionError},
+    error::{AuthnError, Client, EraError, Error, SessionError},
     gateway::Gateway,
     router::{Answered, Context, Lane, subject},
     running::{Answering, Bond, Out, Outbox, Reach, Running},
@@ -27,7 +29,9 @@ use crate::{
     visit::Visit,
 };
 
+pub(crate) use close::{close, refusal};
 pub(crate) use line::Hearing;
+use measured::Said;
 
 /// `initialize` waits for upstreams that have not said what they can, but never longer than this.
 const INTRODUCTION: Duration = Duration::from_millis(800);
@@ -177,7 +181,12 @@ impl Gateway {
             Era::Modern => Visit::Alone(Arc::clone(&asker)),
             Era::Legacy => self
                 .sessions
-                .enter(&head, (&snapshot.authn, &asker), &server, &frame)
+                .enter(
+                    &head,
+                    (&snapshot.authn, &asker, snapshot.limits.sessions(&asker.tenant)),
+                    &server,
+                    &frame,
+                )
                 .map_err(|error| failed(error.into()))?,
         };
         // An anonymous asker is nobody before the session says who.
@@ -286,7 +295,7 @@ impl Gateway {
         record: &mut Record,
         lane: Option<Lane>,
     ) -> Result<Answered, Error> {
-        let Entered { snapshot, catalog, visit, frame, .. } = entered;
+        let Entered { visit, frame, .. } = entered;
         if matches!(frame.shape(), Shape::Result | Shape::Failure) {
             // An answer to a question of ours, or to nothing (spec H-06).
             if let Some(session) = visit.session() {
@@ -294,17 +303,33 @@ impl Gateway {
             }
             return Ok(Answered::Accepted);
         }
-        let (mut call, view) = self.bind(entered).await?;
+        let (call, view) = self.bind(entered).await?;
         record.bound(&call);
         // What is asked about a task is no call of its tool: the model reads no answer of ours to it.
         let (sort, name) = match call.method.row().plan {
             Plan::Task => (None, Box::default()),
             _ => subject(&call.target),
         };
-        let referred = call.method == Method::Complete;
-
+        let said = Said { sort, referred: call.method == Method::Complete, name };
         // Held until the call has ended, however it does.
-        let _charge = self.limits.charge(&call, visit)?;
+        let measured = match self.measure(entered, &call, record) {
+            Ok(measured) => measured,
+            Err(error) => return Err(self.limited(entered, (call, said), record, error)),
+        };
+        let done = self.judge(entered, (call, said, view), record, lane).await;
+        self.settle(&measured, &done);
+        done
+    }
+
+    /// Asks all checks, and lets the call out if they agree.
+    async fn judge(
+        &self,
+        entered: &Entered,
+        (mut call, said, view): (Call, Said, Arc<View>),
+        record: &mut Record,
+        lane: Option<Lane>,
+    ) -> Result<Answered, Error> {
+        let Entered { snapshot, catalog, visit, .. } = entered;
         call.grant = self.approvals.peek(&call);
         let mut decision = snapshot.checks.decide(call);
         if let Decision::Held(held) = decision {
@@ -313,13 +338,12 @@ impl Gateway {
             // The rules may have changed while a person was thinking.
             decision = self.snapshot.load().checks.decide(held.granted(grant));
         }
-        let admitted = record
-            .decided(decision)
-            .map_err(|denial| Error::from(Box::new(Refused { denial, sort, referred, name })))?;
+        let admitted = record.decided(decision).map_err(|denial| said.refused(denial))?;
 
         check_mirrors(entered, admitted.call())?;
         if admitted.call().method.row().plan.leaves() {
             record.commit().await?;
+            self.heard(entered, admitted.call());
         }
         let context = Context {
             snapshot: Arc::clone(snapshot),
@@ -358,7 +382,10 @@ impl Gateway {
             frame: frame.clone(),
             received: head.received,
             grant: None,
-            scene: visit.scene(server),
+            scene: Scene {
+                tainted: self.limits.is_tainted(&entered.snapshot.limits, visit),
+                ..visit.scene(server)
+            },
         };
         Ok((call, view))
     }
@@ -380,6 +407,8 @@ impl Gateway {
             }
             Verb::Get | Verb::Post if self.sessions.is_draining() => Err(SessionError::Draining.into()),
             Verb::Get | Verb::Post => {
+                let charge = self.limits.stream(&place.snapshot.limits, &session.principal);
+                let charge = charge.inspect_err(|error| record.limited(error.rule()))?;
                 let reader = match &head.last_event {
                     Some(event) => session.resume(event)?,
                     None => session.listen()?,
@@ -391,6 +420,7 @@ impl Gateway {
                 }
                 let listening =
                     Listening::new(Source::Session(reader), Arc::clone(&place.snapshot), head.clone());
+                let listening = listening.charged(charge);
                 Ok(Answered::Listening(Box::new(listening)))
             }
         }
@@ -419,74 +449,6 @@ async fn identify(snapshot: &Snapshot, head: &Head) -> Result<Arc<Principal>, Fa
         let challenge = snapshot.authn.challenge(&head.endpoint, &error);
         Failure { challenge, ..Failure::from(Error::from(error)) }
     })
-}
-
-/// Closes the record and turns the end of a message into the transport's reply.
-pub(crate) fn close(record: Record, done: Result<Answered, Failure>) -> Reply {
-    match done {
-        Ok(Answered::Accepted) => {
-            record.close(Outcome::Ok, None, 0);
-            Reply::Accepted
-        }
-        Ok(Answered::Ended) => {
-            record.close(Outcome::Ok, None, 0);
-            Reply::Ended
-        }
-        Ok(Answered::Listening(listening)) => {
-            record.close(Outcome::Ok, None, 0);
-            Reply::Listening(listening)
-        }
-        Ok(Answered::GivenUp) => {
-            record.close(Outcome::Abandoned, Some("cancelled"), 0);
-            Reply::Accepted
-        }
-        Ok(Answered::Asked(body)) => {
-            record.close(Outcome::Ok, Some("input_required"), body.len());
-            Reply::Message { status: 200, body, session: None, challenge: None }
-        }
-        Ok(Answered::Message { body, outcome, opened }) => {
-            record.close(outcome, None, body.len());
-            Reply::Message { status: 200, body, session: opened, challenge: None }
-        }
-        Err(failure) => {
-            let reply = refusal(&failure);
-            let bytes = match &reply {
-                Reply::Message { body, .. } => body.len(),
-                Reply::Accepted | Reply::Ended | Reply::Running(_) | Reply::Listening(_) => 0,
-            };
-            record.close(
-                outcome_of(&failure.error),
-                Some(failure.error.answer(failure.client).reason),
-                bytes,
-            );
-            reply
-        }
-    }
-}
-
-/// A denial is a decision, not a fault.
-fn outcome_of(error: &Error) -> Outcome {
-    match error {
-        // It ran: only what came of it has no room.
-        Error::Limit(LimitError::Batch { .. }) => Outcome::Error,
-        Error::Denied(_) | Error::Limit(_) | Error::Approval(_) => Outcome::Denied,
-        Error::Authn(_)
-        | Error::Body(_)
-        | Error::Frame(_)
-        | Error::Era(_)
-        | Error::Session(_)
-        | Error::Catalog(_)
-        | Error::Audit(_)
-        | Error::Upstream(_)
-        | Error::Relayed(_)
-        | Error::Unmet(_) => Outcome::Error,
-    }
-}
-
-pub(crate) fn refusal(failure: &Failure) -> Reply {
-    let body = Pieces::one(failure.error.message(failure.id.as_ref(), failure.client));
-    let status = failure.error.answer(failure.client).status;
-    Reply::Message { status, body, session: None, challenge: failure.challenge.clone() }
 }
 
 impl From<Error> for Failure {

@@ -4,7 +4,7 @@ use std::{collections::HashMap, sync::Arc};
 
 use admission::{Checks, TenantId};
 
-use crate::{arrival::Endpoint, authn::Authn, catalog::Catalog};
+use crate::{arrival::Endpoint, authn::Authn, catalog::Catalog, limits};
 
 /// One compiled configuration. A call sees one, except when decided again after an approval (invariant 6).
 pub(crate) struct Snapshot {
@@ -12,6 +12,8 @@ pub(crate) struct Snapshot {
     pub(crate) authn: Authn,
     /// What is asked of every call.
     pub(crate) checks: Checks,
+    /// How much may be asked for.
+    pub(crate) limits: limits::Rules,
     /// What each tenant offers. The catalogs themselves go on changing with their upstreams.
     pub(crate) catalogs: HashMap<TenantId, Arc<Catalog>>,
 }

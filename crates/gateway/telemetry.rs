@@ -22,6 +22,8 @@ const DURATION: Name = Name(
     "portcullis_message_duration_seconds",
     "From the complete head of a message to its last reply byte, by tenant and method.",
 );
+const LIMITED: Name =
+    Name("portcullis_limited_total", "Messages refused for a limit before any check, by tenant and limit.");
 const SESSIONS: Name = Name("portcullis_sessions", "Open legacy sessions.");
 const PARKED_CALLS: Name =
     Name("portcullis_parked_calls", "Calls that wait until their clients come back with answers.");
@@ -57,8 +59,9 @@ const START_TIME: Name =
 
 /// All of them, for whoever compares this list with the documentation.
 #[cfg(test)]
-pub(crate) const ALL: [Name; 17] = [
+pub(crate) const ALL: [Name; 18] = [
     MESSAGES,
+    LIMITED,
     DURATION,
     SESSIONS,
     PARKED_CALLS,
@@ -88,6 +91,7 @@ const BUCKETS: [f64; 15] =
 pub(crate) struct Metrics {
     registry: Registry,
     messages: IntCounterVec,
+    limited: IntCounterVec,
     duration: HistogramVec,
     sessions: IntGauge,
     parked_calls: IntGauge,
@@ -117,6 +121,7 @@ impl Metrics {
         }
         Ok(Arc::new(Metrics {
             messages: counters(&registry, MESSAGES, &["tenant", "method", "decision", "outcome"])?,
+            limited: counters(&registry, LIMITED, &["tenant", "limit"])?,
             duration: histograms(&registry, DURATION, &["tenant", "method"])?,
             sessions: gauge(&registry, SESSIONS)?,
             parked_calls: gauge(&registry, PARKED_CALLS)?,
@@ -133,6 +138,11 @@ impl Metrics {
             open_fds: gauge(&registry, OPEN_FDS)?,
             registry,
         }))
+    }
+
+    /// A limit, of which there are as many as were configured, refused a message.
+    pub(crate) fn limited(&self, tenant: &str, limit: &str) {
+        self.limited.with_label_values(&[tenant, limit]).inc();
     }
 
     /// One message ended. A method that is in no table counts as `other`, so that clients cannot make labels.

@@ -16,6 +16,7 @@ pub struct Setup {
     reach: Reach,
     process: String,
     tenant: String,
+    files: Vec<(String, String)>,
 }
 
 /// How a daemon reaches its scripted servers.
@@ -107,6 +108,12 @@ impl Setup {
         self
     }
 
+    /// One more file, by its path from that of the process.
+    pub fn file(mut self, path: &str, text: &str) -> Setup {
+        self.files.push((path.to_owned(), text.to_owned()));
+        self
+    }
+
     /// Writes it, scripts included, with these ports.
     pub fn write(&self, ports: (u16, u16)) -> Folder {
         let mut folder = Folder { home: tempfile::tempdir().unwrap(), servers: Vec::new() };
@@ -141,6 +148,11 @@ impl Setup {
         fs::create_dir(folder.path().join("tenants")).unwrap();
         fs::write(folder.config(), process).unwrap();
         fs::write(folder.path().join("tenants/acme.yaml"), tenant + &self.tenant).unwrap();
+        for (path, text) in &self.files {
+            let path = folder.path().join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        }
         folder
     }
 

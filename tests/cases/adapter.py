@@ -37,22 +37,22 @@ def milliseconds(value):
     return f"{value}ms"
 
 
+def limit(neutral):
+    """A limit of so many in so many seconds: all of them may come at once."""
+    unit, seconds = {1: ("s", 1), 3600: ("h", 3600), 86400: ("day", 86400)}.get(neutral["per_s"], ("min", 60))
+    count = max(1, neutral["limit"] * seconds // neutral["per_s"])
+    return {
+        "per": {"user": "principal"}[neutral["by"]],
+        "method": neutral["method"],
+        "rate": f"{count}/{unit}",
+        "burst": neutral["limit"],
+    }
+
+
 def timeouts(neutral, upstream):
     call = upstream.get("timeout_ms", neutral.get("call_timeout_ms"))
     found = {"call": call, "start": upstream.get("start_timeout_ms")}
     return {name: milliseconds(value) for name, value in found.items() if value is not None}
-
-
-def rate_limit(rule):
-    """At once as many as in the whole time: a case says what is refused, not when it is let in again."""
-    unit = {1: "s", 60: "min", 3600: "h", 86400: "day"}[rule["per_s"]]
-    per = {"user": "principal"}[rule["by"]]
-    return {
-        "per": per,
-        "method": rule["method"],
-        "rate": f"{rule['limit']}/{unit}",
-        "burst": rule["limit"],
-    }
 
 
 class Adapter:
@@ -79,7 +79,7 @@ class Adapter:
         upstreams = {self.ids[name]: self.upstream(neutral, it) for name, it in neutral["upstreams"].items()}
         tenant = {"extensions": ["*"], **self.identity(neutral)}
         if "rate_limits" in neutral:
-            tenant["limits"] = [rate_limit(rule) for rule in neutral["rate_limits"]]
+            tenant["limits"] = [limit(it) for it in neutral["rate_limits"]]
         self.daemon.write(
             self.resolved(upstreams), self.resolved(self.settings(neutral)), self.resolved(tenant)
         )

@@ -14,6 +14,7 @@ impl Checker<'_> {
         let virtual_servers = self.virtual_servers(raw, &upstreams);
         let identity = raw.identity.as_ref().map(|identity| self.identity(identity));
         let policy = self.policy(raw, &upstreams);
+        let limits = self.limits(raw, &upstreams);
         let name = raw.tenant.as_ref()?;
         if raw.policies.is_none() {
             let message = format!(
@@ -28,6 +29,7 @@ impl Checker<'_> {
             identity,
             upstreams,
             policy,
+            limits,
             virtual_servers,
             extensions: raw.extensions().into_iter().map(|glob| glob.value.0.text).collect(),
             processes: raw.processes().0,

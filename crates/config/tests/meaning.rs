@@ -229,3 +229,19 @@ fn a_program_called_with_a_flag_is_no_shell() {
     let text = "tenant: a\nupstreams: { x: { command: npx, args: [\"-c\", x] }, y: { command: sh, args: [run.sh] } }\n";
     assert!(!loaded(text).warnings.iter().any(|warning| warning.message.contains("shell")));
 }
+
+#[test]
+fn a_limit_without_a_name_is_called_by_what_it_says() {
+    let limits = "limits: [{ per: principal, method: tools/call, rate: 60/min }, { per: tenant, rate: 5/s }, \
+                  { per: tenant, rate: 1000/h, burst: 7 }, { name: mine, per: upstream, upstream: x, bytes_in: 1MiB/h }]";
+    let text = format!("tenant: a\nupstreams: {{ x: {{ command: npx }} }}\n{limits}\n");
+    let rules = tenant(&text).limits.rules;
+    let names: Vec<&str> = rules.iter().map(|rule| &*rule.name).collect();
+    assert_eq!(names, ["principal:tools/call:rate", "tenant:rate", "tenant:rate:2", "mine"]);
+    let bursts: Vec<Option<u64>> = rules.iter().map(|rule| rule.rate.map(|rate| rate.burst)).collect();
+    assert_eq!(bursts, [Some(6), Some(1), Some(7), None]);
+    assert_eq!(rules[3].bytes_in.unwrap().count, 1 << 20);
+    let off =
+        tenant("tenant: a\nupstreams: { x: { command: npx } }\nrunaway: off\ntaint: { for: 2h }\n").limits;
+    assert!(off.runaway.is_none() && off.taint == Duration::from_secs(7200));
+}

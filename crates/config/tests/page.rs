@@ -1,12 +1,19 @@
-//! The examples of `docs/credentials.md`: each is loaded as it stands.
+//! The examples of `docs/credentials.md` and `docs/limits.md`: each is loaded as it stands.
 
 use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::{Files, Transport, load, render};
+use crate::{Files, Transport, load, raw, render};
 
 const PAGE: &str = include_str!("../../../docs/credentials.md");
+
+const LIMITS: &str = include_str!("../../../docs/limits.md");
+
+/// The tenant files of a page.
+fn examples(page: &str) -> impl Iterator<Item = &str> {
+    page.split("```yaml\n").skip(1).filter_map(|rest| rest.split("```").next())
+}
 
 /// One tenant file; every secret is there.
 struct Example<'a>(&'a str);
@@ -38,9 +45,23 @@ impl Files for Example<'_> {
 }
 
 #[test]
+fn every_example_about_limits_loads_and_shows_every_key() {
+    for example in examples(LIMITS) {
+        let loaded = load(Path::new("portcullis.yaml"), &Example(example));
+        let loaded = loaded.unwrap_or_else(|problems| panic!("{example}\n{}", render(&problems)));
+        let other = loaded.warnings.iter().filter(|warning| !warning.message.contains("`policies`"));
+        assert_eq!(other.count(), 0, "{example}\n{}", render(&loaded.warnings));
+    }
+    let keys = [raw::limits::LimitRule::KEYS, raw::limits::Runaway::KEYS, raw::limits::Taint::KEYS];
+    for key in keys.concat() {
+        assert!(key == "server" || LIMITS.contains(&format!("{key}:")), "`{key}` is not shown");
+    }
+}
+
+#[test]
 fn every_example_of_the_page_loads_and_shows_no_secret() {
     let mut kinds = BTreeSet::new();
-    for example in PAGE.split("```yaml\n").skip(1).filter_map(|rest| rest.split("```").next()) {
+    for example in examples(PAGE) {
         let loaded = load(Path::new("portcullis.yaml"), &Example(example));
         let loaded = loaded.unwrap_or_else(|problems| panic!("{example}\n{}", render(&problems)));
         let other = loaded.warnings.iter().filter(|warning| !warning.message.contains("`policies`"));

@@ -97,6 +97,8 @@ struct Facts {
     /// None until the checks decided.
     decision: Option<Word>,
     spoke: Option<(CheckName, Rule)>,
+    /// The limit that refused it, before any check.
+    limit: Option<Rule>,
     /// Why a rule has no answer.
     error: Option<RuleError>,
     /// Rules that only record, and what they would have said.
@@ -220,8 +222,23 @@ impl Record {
 
     /// A rule keeps the question of an upstream from its client.
     pub(crate) fn ruled_out(&mut self, refusal: &Refusal) {
+        if refusal.rule.starts_with("limit:") {
+            // No rule of a policy is called so.
+            return self.limited(refusal.rule.clone().into());
+        }
         self.facts.decision = Some(Word::Deny);
         self.facts.spoke = Some((CheckName::Policy, refusal.rule.clone()));
+    }
+
+    /// A limit refuses it.
+    pub(crate) fn limited(&mut self, rule: String) {
+        self.facts.decision = Some(Word::Deny);
+        self.facts.limit = Some(rule.into());
+    }
+
+    /// The digest of the arguments, where one is kept.
+    pub(crate) fn arguments(&self) -> Option<&Digest> {
+        self.facts.arguments.as_ref()
     }
 
     /// The decision is made. A call that is held here was held before: the second hold is a no.
@@ -404,7 +421,10 @@ impl Facts {
 
     fn write_decision(&self, body: &mut Body) {
         body.word("decision", self.decision_text());
-        if let Some((check, rule)) = &self.spoke {
+        if let Some(rule) = &self.limit {
+            body.word("check", "limits");
+            body.text("rule", rule);
+        } else if let Some((check, rule)) = &self.spoke {
             body.word("check", check.word());
             body.text("rule", rule);
         }

@@ -440,6 +440,7 @@ async fn sweep(gateway: Arc<Gateway>) {
     loop {
         ticks.tick().await;
         gateway.sessions.sweep();
+        gateway.limits.sweep();
         gateway.router.tasks.sweep();
     }
 }

@@ -1,6 +1,6 @@
 //! The golden copy of the table: what a client is told for every way to fail.
 
-use std::fmt::Write as _;
+use std::{fmt::Write as _, time::Duration};
 
 use admission::{CheckName, Denial, Refusal, RuleError, Sort};
 use expect_test::expect;
@@ -8,6 +8,7 @@ use upstream::UpstreamError;
 use wire::{Budget, Frame};
 
 use super::*;
+use crate::limits::{Circle, Runaway};
 
 fn refused(by: CheckName, sort: Sort, refusal: Refusal) -> Error {
     let denial = Denial::of(by, refusal);
@@ -24,6 +25,52 @@ fn by_rule() -> Refusal {
 
 fn failed(why: UpstreamError, tool: bool) -> Error {
     Box::new(Failed { upstream: "alpha".into(), why, tool }).into()
+}
+
+fn spent(of: SpentOf, tool: bool, transport: bool) -> Error {
+    let (rule, after) = ("secret-rule".into(), Duration::from_millis(1001));
+    LimitError::Spent(Box::new(Spent { rule, of, after, tool, transport })).into()
+}
+
+fn runaway(circle: Circle, after: Option<u64>) -> Error {
+    let (within, after) = (Duration::from_secs(60), after.map(Duration::from_secs));
+    LimitError::Runaway(Box::new(Runaway { circle, times: 10, within, after })).into()
+}
+
+/// Limits that are written, and what agents are told of themselves.
+fn limits() -> Vec<Error> {
+    vec![
+        spent(SpentOf::Rate, true, false),
+        spent(SpentOf::Rate, false, false),
+        spent(SpentOf::Rate, false, true),
+        spent(SpentOf::Places, true, false),
+        spent(SpentOf::Bytes, false, false),
+        spent(SpentOf::Budget, true, false),
+        spent(SpentOf::Streams, false, true),
+        runaway(Circle::Repeat, None),
+        runaway(Circle::Repeat, Some(40)),
+        runaway(Circle::Alternation, None),
+        runaway(Circle::Errors, None),
+        runaway(Circle::FanOut, Some(1)),
+    ]
+}
+
+#[test]
+fn limits_are_told_with_the_time_to_come_back() {
+    expect![[r#"
+        200 "result":{"content":[{"type":"text","text":"a rate limit is reached; nothing was called. Try again in 2 s"}],"isError":true,"_meta":{"portcullis/error":{"reason":"rate_limited","retry_after":2}}}}
+        200 "error":{"code":-32603,"message":"a rate limit is reached; nothing was called. Try again in 2 s","data":{"reason":"rate_limited","retry_after":2}}}
+        429 "error":{"code":-32603,"message":"a rate limit is reached; nothing was called. Try again in 2 s","data":{"reason":"rate_limited","retry_after":2}}}
+        200 "result":{"content":[{"type":"text","text":"too many calls are running at once; nothing was called. Try again in 2 s"}],"isError":true,"_meta":{"portcullis/error":{"reason":"busy","retry_after":2}}}}
+        200 "error":{"code":-32603,"message":"the volume for now is used up; nothing was called. Try again in 2 s","data":{"reason":"volume_spent","retry_after":2}}}
+        200 "result":{"content":[{"type":"text","text":"the budget of today is used up; nothing was called. Try again in 2 s"}],"isError":true,"_meta":{"portcullis/error":{"reason":"budget_spent","retry_after":2}}}}
+        429 "error":{"code":-32603,"message":"too many streams are open; nothing was called. Try again in 2 s","data":{"reason":"too_many_streams","retry_after":2}}}
+        200 "result":{"content":[{"type":"text","text":"this call was made 10 times in a row within 60 s, with the same arguments; it was not made again. It looks as if you go in circles: look at the answers you have, and do something else or ask your user"}],"isError":true,"_meta":{"portcullis/error":{"reason":"runaway","pattern":"repeat"}}}}
+        200 "result":{"content":[{"type":"text","text":"this call was made 10 times in a row within 60 s, with the same arguments; it was not made again. Do something else, or try again in 40 s"}],"isError":true,"_meta":{"portcullis/error":{"reason":"runaway","pattern":"repeat","retry_after":40}}}}
+        200 "result":{"content":[{"type":"text","text":"this call and another one were made in turn, 10 times each within 60 s; it was not made again. It looks as if you go in circles: look at the answers you have, and do something else or ask your user"}],"isError":true,"_meta":{"portcullis/error":{"reason":"runaway","pattern":"alternation"}}}}
+        200 "result":{"content":[{"type":"text","text":"this tool failed 10 times in a row within 60 s; it was not called again. It looks as if you go in circles: look at the answers you have, and do something else or ask your user"}],"isError":true,"_meta":{"portcullis/error":{"reason":"runaway","pattern":"errors"}}}}
+        200 "result":{"content":[{"type":"text","text":"10 different tools were called within 60 s; this one was not called. Do something else, or try again in 1 s"}],"isError":true,"_meta":{"portcullis/error":{"reason":"runaway","pattern":"fan_out","retry_after":1}}}}
+    "#]].assert_eq(&table_of(limits(), Revision::R2025_11_25));
 }
 
 fn frame(text: &'static str) -> Error {
@@ -105,9 +152,13 @@ fn relayed(upstream: Era, asked: Option<&str>, error: &str) -> Error {
 }
 
 fn table(revision: Revision) -> String {
+    table_of(all(), revision)
+}
+
+fn table_of(errors: Vec<Error>, revision: Revision) -> String {
     let id = Id::from_raw("7").expect("an id");
     let mut table = String::new();
-    for error in all() {
+    for error in errors {
         let body = String::from_utf8(error.message(Some(&id), client(revision)).to_vec()).expect("text");
         let body = body.trim_start_matches(r#"{"jsonrpc":"2.0","id":7,"#);
         writeln!(table, "{} {body}", error.answer(client(revision)).status).expect("writes");

@@ -49,10 +49,11 @@ impl Drop for Hearing {
 
 /// Opens a connection.
 pub(super) fn open(gateway: &Arc<Gateway>, place: &Place) -> Result<Answered, Error> {
+    let charge = gateway.limits.stream(&place.snapshot.limits, &place.asker)?;
     let line = gateway.sessions.connect(&place.asker, &place.server)?;
     let hearing = Hearing { gateway: Arc::clone(gateway), line };
     let listening = Listening::new(Source::Line(hearing), Arc::clone(&place.snapshot), place.head.clone());
-    Ok(Answered::Listening(Box::new(listening)))
+    Ok(Answered::Listening(Box::new(listening.charged(charge))))
 }
 
 /// Takes a message through the pipeline. Whoever sent it hears only that it was taken, or why it is none.

@@ -90,14 +90,15 @@ impl Sessions {
         }
     }
 
-    /// Finds the session a legacy message belongs to, or drafts the one that `initialize` asks for.
+    /// Finds the session a legacy message belongs to, or drafts the one that `initialize` asks for, of which its
+    /// asker may have so many where its tenant says so.
     ///
     /// # Errors
     /// 400 without a session, 404 for one that is unknown, ended or somebody else's: no oracle (spec H-13).
     pub(crate) fn enter(
         &self,
         head: &Head,
-        asker: (&Authn, &Arc<Principal>),
+        asker: (&Authn, &Arc<Principal>, Option<usize>),
         server: &Arc<str>,
         frame: &Frame,
     ) -> Result<Visit, SessionError> {
@@ -135,7 +136,7 @@ impl Sessions {
     /// A stale session id beside `initialize` is ignored: a new session is opened.
     fn draft(
         &self,
-        (authn, asker): (&Authn, &Arc<Principal>),
+        (authn, asker, most): (&Authn, &Arc<Principal>, Option<usize>),
         server: &Arc<str>,
         frame: &Frame,
         line: Option<Arc<Stream>>,
@@ -155,7 +156,7 @@ impl Sessions {
             true => authn.in_session(asker, &name(&id)),
             false => Arc::clone(asker),
         };
-        let place = self.place(&principal)?;
+        let place = self.place(&principal, most)?;
         let declared = frame.param("capabilities");
         let client = declared.filter(|raw| raw.starts_with('{') && raw.len() <= CAPABILITIES).unwrap_or("{}");
         let stamp = Stamp::new().map_err(|_| SessionError::TooMany)?;
@@ -166,8 +167,9 @@ impl Sessions {
     }
 
     /// A place for one more session of this principal. An anonymous one is a principal of its own.
-    fn place(&self, principal: &Principal) -> Result<Seated, SessionError> {
-        let bounds = (self.limits.per_principal, SESSIONS);
+    fn place(&self, principal: &Principal, most: Option<usize>) -> Result<Seated, SessionError> {
+        let own = most.map_or(self.limits.per_principal, |most| most.min(self.limits.per_principal));
+        let bounds = (own, SESSIONS);
         let taken = match self.roll.take(principal, bounds) {
             Err(Full::All) if self.end_most_silent() => self.roll.take(principal, bounds),
             taken => taken,

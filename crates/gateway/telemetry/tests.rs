@@ -8,6 +8,7 @@ use super::{ALL, Metrics, Name, raise};
 fn every_metric_in_the_list_is_rendered_under_its_name() {
     let metrics = Metrics::new().unwrap();
     metrics.message("acme", None, ("allow", "ok"), Duration::from_millis(3));
+    metrics.limited("acme", "limit:daily");
     metrics.upstream_up("acme", "files", true);
     metrics.upstream_restarted("acme", "files", 1);
     metrics.log_message_dropped("acme");

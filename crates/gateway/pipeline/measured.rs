@@ -1,0 +1,98 @@
+//! Limits around one call: charged before the checks, settled when it has ended.
+
+use admission::{Call, Decision, Sort, Target, Trust};
+
+use super::Entered;
+use crate::{
+    audit::{Outcome, Record},
+    error::{Error, LimitError, Refused},
+    gateway::Gateway,
+    limits::{Charge, Watched},
+    router::Answered,
+};
+
+/// What a refusal says of a call.
+pub(super) struct Said {
+    pub(super) sort: Option<Sort>,
+    pub(super) referred: bool,
+    pub(super) name: Box<str>,
+}
+
+impl Said {
+    pub(super) fn refused(self, denial: admission::Denial) -> Error {
+        let Said { sort, referred, name } = self;
+        Error::from(Box::new(Refused { denial, sort, referred, name }))
+    }
+}
+
+/// What a call has taken, and who watches it. Held until it has ended, however it does.
+pub(super) struct Measured {
+    charge: Charge,
+    watched: Option<Watched>,
+}
+
+impl Gateway {
+    /// Charges one attempt, and looks whether it goes in circles.
+    pub(super) fn measure(
+        &self,
+        entered: &Entered,
+        call: &Call,
+        record: &mut Record,
+    ) -> Result<Measured, LimitError> {
+        let rules = &entered.snapshot.limits;
+        let charge = self.limits.charge(rules, call, &entered.visit)?;
+        let watched = self.limits.watch(rules, call, (&entered.visit, record.arguments()))?;
+        Ok(Measured { charge, watched })
+    }
+
+    /// Refuses a call for a limit. Hidden is missing here too: what cannot be seen is not told to be used up.
+    pub(super) fn limited(
+        &self,
+        entered: &Entered,
+        (call, said): (Call, Said),
+        record: &mut Record,
+        error: LimitError,
+    ) -> Error {
+        if matches!(call.target, Target::Thing(_)) {
+            match entered.snapshot.checks.decide(call) {
+                decision @ Decision::Denied(_) if hides(&decision) => {
+                    if let Err(denial) = record.decided(decision) {
+                        return said.refused(denial);
+                    }
+                }
+                Decision::Denied(_) | Decision::Held(_) | Decision::Admitted(_) => (),
+            }
+        }
+        record.limited(error.rule());
+        self.metrics.limited(entered.principal.tenant.name(), &error.rule());
+        error.into()
+    }
+
+    /// An untrusted server is about to be heard.
+    pub(super) fn heard(&self, entered: &Entered, call: &Call) {
+        if let Target::Thing(thing) = &call.target
+            && thing.facts.trust == Trust::Untrusted
+        {
+            self.limits.taint(&entered.snapshot.limits, &entered.visit);
+        }
+    }
+
+    /// Settles what a call took.
+    pub(super) fn settle(&self, measured: &Measured, done: &Result<Answered, Error>) {
+        if let Ok(Answered::Message { body, .. } | Answered::Asked(body)) = done {
+            self.limits.answered(&measured.charge, body.len());
+        }
+        let failed = match done {
+            Ok(Answered::Message { outcome, .. }) => Some(*outcome != Outcome::Ok),
+            Err(Error::Upstream(_) | Error::Relayed(_) | Error::Denied(_)) => Some(true),
+            Ok(_) | Err(_) => None,
+        };
+        if let (Some(watched), Some(failed)) = (&measured.watched, failed) {
+            self.limits.watched(watched, failed);
+        }
+    }
+}
+
+fn hides(decision: &Decision) -> bool {
+    matches!(decision, Decision::Denied(denial) if denial.refusal.hides)
+}
