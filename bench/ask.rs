@@ -60,9 +60,12 @@ impl Query {
                 format!("{}echo", site.prefix),
                 format!(r#""arguments":{{"text":"say {FIRST}"}}"#),
             ),
-            Work::Big => {
-                ("tools/call", format!("{}big", site.prefix), r#""arguments":{"text":"all"}"#.to_owned())
-            }
+            // The number makes each another call: who says the same again and again is stopped.
+            Work::Big => (
+                "tools/call",
+                format!("{}big", site.prefix),
+                format!(r#""arguments":{{"text":"all {FIRST}"}}"#),
+            ),
             Work::List(_) => ("tools/list", String::new(), String::new()),
         };
         let check = match work {

@@ -15,19 +15,21 @@ use tempfile::TempDir;
 use crate::{
     ask::Work,
     connection::Connection,
-    controls,
     failure::Failure,
     load::{Asker, Demand},
     nginx::free_port,
     process::Process,
+    regime::Regime,
     request::{self, Body, Site},
-    rows::Controls,
     service::Era,
     token::{ISSUER, Issuer},
 };
 
 /// How long it may take to start, or its upstream to be there.
 const PATIENCE: Duration = Duration::from_secs(20);
+
+/// The file of its rules.
+const POLICY: &str = "policy.yaml";
 
 /// A pause between two looks.
 const PAUSE: Duration = Duration::from_millis(20);
@@ -54,19 +56,16 @@ pub(crate) struct Gateway {
 
 impl Gateway {
     /// Writes a configuration and starts one with it.
-    pub(crate) fn start(program: &Path, upstream: &Upstream, controls: Controls) -> Result<Gateway, Failure> {
+    pub(crate) fn start(program: &Path, upstream: &Upstream, regime: Regime) -> Result<Gateway, Failure> {
         let folder = tempfile::Builder::new().prefix("portcullis-bench-").tempdir()?;
         let (clients, operators) = (free_port()?, free_port()?);
         let issuer = Issuer::new(ISSUER)?;
         fs::create_dir(folder.path().join("tenants"))?;
         fs::write(folder.path().join("jwks.json"), issuer.jwks())?;
         fs::write(folder.path().join("portcullis.yaml"), process_file(clients, operators))?;
-        fs::write(
-            folder.path().join("tenants/bench.yaml"),
-            tenant_file(upstream)? + &controls::tenant(controls),
-        )?;
-        if let Some(rules) = controls::policy(controls) {
-            fs::write(folder.path().join("policy.yaml"), rules)?;
+        fs::write(folder.path().join("tenants/bench.yaml"), tenant_file(upstream, regime)?)?;
+        if let Some(policy) = regime.policy() {
+            fs::write(folder.path().join(POLICY), policy)?;
         }
         let mut command = Command::new(program);
         command.args(["serve", "--config"]).arg(folder.path().join("portcullis.yaml"));
@@ -155,8 +154,7 @@ impl Gateway {
 fn process_file(clients: u16, operators: u16) -> String {
     format!(
         "# Caps are raised beyond their defaults for the rows with many sessions, streams and connections:\n\
-         # `limits.connections` from 10000 and `session.per_principal` from 50. The tenant\n\
-         # says `runaway: off`: the load is one call again and again. All else is as it comes.\n\
+         # `limits.connections` from 10000 and `session.per_principal` from 50. All else is as it comes.\n\
          listen: 127.0.0.1:{clients}\n\
          admin: {{ listen: \"127.0.0.1:{operators}\" }}\n\
          state_dir: state\n\
@@ -167,7 +165,7 @@ fn process_file(clients: u16, operators: u16) -> String {
     )
 }
 
-fn tenant_file(upstream: &Upstream) -> Result<String, Failure> {
+fn tenant_file(upstream: &Upstream, regime: Regime) -> Result<String, Failure> {
     let place = match upstream {
         Upstream::Url(url) => format!("    url: {url}\n"),
         Upstream::Stdio(tools) => {
@@ -179,7 +177,8 @@ fn tenant_file(upstream: &Upstream) -> Result<String, Failure> {
     Ok(format!(
         "tenant: bench\n\
          identity:\n  issuers:\n    - issuer: {ISSUER}\n      jwks: ../jwks.json\n      algorithms: [EdDSA]\n\
-         upstreams:\n  echo:\n{place}    share: tenant\n"
+         upstreams:\n  echo:\n{place}    share: tenant\n{}",
+        regime.of_tenant(POLICY)
     ))
 }
 

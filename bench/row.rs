@@ -149,11 +149,11 @@ impl Row {
                 Some(value) => format!("{:>13}", short(value)),
                 None => format!("{:>13}", ""),
             });
-            lines.push(format!("{:<28}{:<12}{}", self.name, tally.name, cells.collect::<String>()));
+            lines.push(format!("{:<27}{:<12}{}", self.name, tally.name, cells.collect::<String>()));
         }
         let resident = self.resident.map(|bytes| ("rss_mb", megabytes(bytes)));
         for (key, value) in self.more.iter().copied().chain(resident) {
-            lines.push(format!("{:<28}{key} {}", self.name, short(value)));
+            lines.push(format!("{:<27}{key} {}", self.name, short(value)));
         }
         lines.join("\n")
     }
@@ -175,7 +175,7 @@ pub(crate) fn heading() -> String {
         "RSS MB",
     ];
     let cells = names.map(|name| format!("{name:>13}")).concat();
-    format!("{:<28}{:<12}{cells}", "row", "way")
+    format!("{:<27}{:<12}{cells}", "row", "way")
 }
 
 /// With as many digits as mean something.

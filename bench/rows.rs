@@ -1,6 +1,6 @@
 //! What is measured, in which order.
 
-use crate::{ask::Work, service::Era};
+use crate::{ask::Work, regime::Regime, service::Era};
 
 /// What stands behind the proxies of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -9,18 +9,6 @@ pub(crate) enum Place {
     Http(&'static str),
     /// A stdio server with [`STDIO_TOOLS`] tools. It has no proxy but the gateway.
     Stdio,
-}
-
-/// What a tenant says of who may do what, and how often.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Controls {
-    /// Nothing.
-    #[default]
-    Open,
-    /// So many rules of a policy.
-    Rules(usize),
-    /// The same, and limits of every kind.
-    Limits(usize),
 }
 
 /// How requests follow each other.
@@ -41,7 +29,6 @@ pub(crate) struct Plan {
     pub(crate) connections: usize,
     pub(crate) sessions: usize,
     pub(crate) pace: Loop,
-    pub(crate) controls: Controls,
     /// It belongs to the quick run.
     pub(crate) quick: bool,
 }
@@ -61,8 +48,7 @@ impl Plan {
     /// The usual: calls of a legacy client in a closed loop, one session a connection.
     const fn calls(name: &'static str, place: Place, connections: usize) -> Plan {
         let (era, work, pace) = (Era::Legacy, Work::Echo, Loop::Closed);
-        let controls = Controls::Open;
-        Plan { name, place, era, work, connections, sessions: connections, pace, controls, quick: false }
+        Plan { name, place, era, work, connections, sessions: connections, pace, quick: false }
     }
 
     /// It asks for lists and not for calls.
@@ -84,10 +70,6 @@ impl Plan {
 
     const fn work(self, work: Work) -> Plan {
         Plan { work, ..self }
-    }
-
-    const fn under(self, controls: Controls) -> Plan {
-        Plan { controls, ..self }
     }
 
     const fn open(self, rate: u32) -> Plan {
@@ -112,13 +94,9 @@ const WAITING: usize = 64;
 const LISTING: usize = 8;
 
 /// The rows, those of one gateway after another.
-pub(crate) const PLANS: [Plan; 20] = [
+pub(crate) const PLANS: [Plan; 16] = [
     Plan::calls("http-legacy-c1", LEGACY, 1).quick(),
     Plan::calls("http-legacy-c32", LEGACY, 32).quick(),
-    Plan::calls("http-legacy-c32-rules10", LEGACY, 32).under(Controls::Rules(10)),
-    Plan::calls("http-legacy-c32-rules50", LEGACY, 32).under(Controls::Rules(50)),
-    Plan::calls("http-legacy-c32-rules1000", LEGACY, 32).under(Controls::Rules(1000)),
-    Plan::calls("http-legacy-c32-limits", LEGACY, 32).under(Controls::Limits(50)),
     Plan::calls("open-1k", LEGACY, WAITING).open(1_000),
     Plan::calls("open-5k", LEGACY, WAITING).open(5_000),
     Plan::calls("big-1mib-c1", LEGACY, 1).work(Work::Big),
@@ -135,6 +113,30 @@ pub(crate) const PLANS: [Plan; 20] = [
     Plan::calls("list-2000", LIST_2000, LISTING).work(Work::List(2_000)),
 ];
 
-/// Calls with few tools in the catalog and with many: measured in turn with each other.
-pub(crate) const CATALOGS: [Plan; 2] =
-    [Plan::calls("tools-10-c32", LEGACY, 32).quick(), Plan::calls("tools-2000-c32", LIST_2000, 32).quick()];
+/// Rows that are measured in turn with each other, and not only with what they are compared with.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Group {
+    /// What the ratio of their processor time to that of the first is called.
+    pub(crate) ratio: &'static str,
+    pub(crate) rows: &'static [(Plan, Regime)],
+}
+
+/// Calls with few tools in the catalog and with many; under few rules, under many, and under limits.
+pub(crate) const GROUPS: [Group; 2] = [
+    Group {
+        ratio: "cpu_vs_10_tools",
+        rows: &[
+            (Plan::calls("tools-10-c32", LEGACY, 32).quick(), Regime { rules: 0, limits: false }),
+            (Plan::calls("tools-2000-c32", LIST_2000, 32).quick(), Regime { rules: 0, limits: false }),
+        ],
+    },
+    Group {
+        ratio: "cpu_vs_10_rules",
+        rows: &[
+            (Plan::calls("http-legacy-c32-rules10", LEGACY, 32), Regime { rules: 10, limits: false }),
+            (Plan::calls("http-legacy-c32-rules50", LEGACY, 32), Regime { rules: 50, limits: false }),
+            (Plan::calls("http-legacy-c32-rules1000", LEGACY, 32), Regime { rules: 1000, limits: false }),
+            (Plan::calls("http-legacy-c32-limits", LEGACY, 32), Regime { rules: 50, limits: true }),
+        ],
+    },
+];

@@ -18,9 +18,10 @@ use crate::{
     open::Open,
     pipe::Pipe,
     process::{self, Process},
+    regime::Regime,
     request::Site,
     row::{DIRECT, GATEWAY, NGINX},
-    rows::{Controls, Loop, Place, Plan},
+    rows::{Loop, Place, Plan},
     session,
 };
 
@@ -51,18 +52,18 @@ impl Stage {
         &self.gateway_program
     }
 
-    /// A gateway in front of a place.
+    /// A gateway in front of a place, without rules and limits.
     pub(crate) fn gateway(&self, place: Place) -> Result<Gateway, Failure> {
-        self.controlled(place, Controls::Open)
+        self.gateway_under(place, Regime::default())
     }
 
-    /// The same, with rules and limits.
-    pub(crate) fn controlled(&self, place: Place, controls: Controls) -> Result<Gateway, Failure> {
+    /// A gateway in front of a place that applies these rules and limits.
+    pub(crate) fn gateway_under(&self, place: Place, regime: Regime) -> Result<Gateway, Failure> {
         let upstream = match place {
             Place::Http(path) => Upstream::Url(format!("http://127.0.0.1:{}{path}", self.port)),
             Place::Stdio => Upstream::Stdio(place.tools()),
         };
-        Gateway::start(&self.gateway_program, &upstream, controls)
+        Gateway::start(&self.gateway_program, &upstream, regime)
     }
 
     /// The ways to the server of a row that do not lead through a gateway. nginx is asked with the same token as the

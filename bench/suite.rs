@@ -13,14 +13,11 @@ use crate::{
     failure::Failure,
     measure::{Pace, pair},
     memory, nginx,
-    row::{self, DIRECT, Form, GATEWAY, NGINX, Row, cpu_per_call},
-    rows::{CATALOGS, LEGACY, PLANS, Plan},
+    row::{self, Form, GATEWAY, Row, cpu_per_call},
+    rows::{GROUPS, Group, LEGACY, PLANS, Plan},
     service::Era,
     stage::{self, Stage},
 };
-
-/// What the gateway with the larger catalog is called while both are measured in turn.
-const MANY: &str = "many";
 
 /// How much is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,8 +51,10 @@ impl Suite {
         for plan in PLANS.iter().filter(|plan| self.wants(plan.name, plan.quick)) {
             self.turns(&stage, plan).await.map_err(|failure| failure.of(plan.name))?;
         }
-        if CATALOGS.iter().any(|plan| self.wants(plan.name, plan.quick)) {
-            self.catalogs(&stage).await?;
+        for group in &GROUPS {
+            if group.rows.iter().any(|(plan, _)| self.wants(plan.name, plan.quick)) {
+                self.together(&stage, group).await?;
+            }
         }
         self.alone(&stage).await?;
         if self.form == Form::Table {
@@ -95,7 +94,7 @@ impl Suite {
 
     /// One row, with a gateway of its own: its memory is of this row, and its audit files go with it.
     async fn turns(&self, stage: &Stage, plan: &Plan) -> Result<(), Failure> {
-        let gateway = stage.controlled(plan.place, plan.controls)?;
+        let gateway = stage.gateway(plan.place)?;
         let mut contestants = stage.without(plan, &gateway.site().token).await?;
         contestants.push(stage::through(&gateway, plan).await?);
         for against in &self.against {
@@ -106,33 +105,34 @@ impl Suite {
         Row { rate, ..Row::of(plan.name, tallies) }.write(self.form)
     }
 
-    /// Calls with few and with many tools in the catalog, all in turn.
-    async fn catalogs(&self, stage: &Stage) -> Result<(), Failure> {
-        let [few, many] = &CATALOGS;
-        let gateways = (stage.gateway(few.place)?, stage.gateway(many.place)?);
-        let mut contestants = stage.without(few, &gateways.0.site().token).await?;
-        contestants.push(stage::through(&gateways.0, few).await?);
-        let mut other = stage::through(&gateways.1, many).await?;
-        MANY.clone_into(&mut other.name);
-        contestants.push(other);
-        let tallies = pair(&mut contestants, self.pace()).await?;
-        let chosen = |names: [&str; 3]| {
-            let chosen = tallies.iter().filter(|tally| names.contains(&tally.name.as_str()));
-            chosen.cloned().collect::<Vec<_>>()
-        };
-        let mut rows = [
-            Row::of(few.name, chosen([DIRECT, NGINX, GATEWAY])),
-            Row::of(many.name, chosen([DIRECT, NGINX, MANY])),
-        ];
-        let cpu = |name: &str| tallies.iter().find(|tally| tally.name == name).and_then(cpu_per_call);
-        if let ([_, row], Some(few), Some(many)) = (&mut rows, cpu(GATEWAY), cpu(MANY)) {
-            row.more.push(("cpu_vs_10_tools", many / few));
-            row.tallies
-                .iter_mut()
-                .filter(|tally| tally.name == MANY)
-                .for_each(|tally| GATEWAY.clone_into(&mut tally.name));
+    /// The rows of a group in turn, each with a gateway of its own; the first is there to be compared with.
+    async fn together(&self, stage: &Stage, group: &Group) -> Result<(), Failure> {
+        let mut gateways = Vec::new();
+        for (plan, regime) in group.rows {
+            if gateways.is_empty() || self.wants(plan.name, plan.quick) {
+                gateways.push((plan, stage.gateway_under(plan.place, *regime)?));
+            }
         }
-        rows.iter().try_for_each(|row| row.write(self.form))
+        let mut contestants = Vec::new();
+        for (plan, gateway) in &gateways {
+            if contestants.is_empty() {
+                contestants = stage.without(plan, &gateway.site().token).await?;
+            }
+            let mut through = stage::through(gateway, plan).await?;
+            plan.name.clone_into(&mut through.name);
+            contestants.push(through);
+        }
+        let mut tallies = pair(&mut contestants, self.pace()).await?;
+        let rows = tallies.split_off(tallies.len().saturating_sub(gateways.len()));
+        let first = rows.first().and_then(cpu_per_call);
+        for (place, mut own) in rows.into_iter().enumerate() {
+            let name = std::mem::replace(&mut own.name, GATEWAY.to_owned());
+            let ratio = cpu_per_call(&own).zip(first.filter(|_| place > 0)).map(|(own, first)| own / first);
+            let mut row = Row::of(&name, tallies.iter().cloned().chain([own]).collect());
+            row.more.extend(ratio.map(|ratio| (group.ratio, ratio)));
+            row.write(self.form)?;
+        }
+        Ok(())
     }
 
     /// The rows that are not measured in turn.

@@ -109,16 +109,15 @@ fn a_call_too_many_is_told_its_model_and_reaches_nobody() {
         assert_eq!(said["reason"], "rate_limited");
         assert!((1100..=1200).contains(&said["retry_after"].as_u64().unwrap()), "{said}");
         assert!(refused["content"][0]["text"].as_str().unwrap().contains("Try again in"), "{refused}");
-        // Hidden is missing, also for whoever has used up all.
-        let missing = ann.ask("tools/call", "alpha__none", r#""name":"alpha__none","arguments":{},"#);
-        assert_eq!(missing["error"]["code"], -32602);
+        // Who looks for what there is makes attempts as well.
+        assert_eq!(ann.refused("alpha__none", "{}")["reason"], "rate_limited");
         assert!(bob.refused("alpha__act", "{}").is_null(), "another principal");
         assert_eq!(calls(&daemon, "alpha"), 4);
         let lines = daemon.entry("the refusal", |line| line["rule"] == "limit:few");
         let last = lines.last().unwrap();
         assert_eq!((&last["decision"], &last["check"]), (&json!("deny"), &json!("limits")));
         assert_eq!((&last["outcome"], &last["reason"]), (&json!("denied"), &json!("rate_limited")));
-        let counted = r#"portcullis_limited_total{limit="limit:few",tenant="acme"} 1"#;
+        let counted = r#"portcullis_limited_total{limit="limit:few",tenant="acme"} 2"#;
         assert!(daemon.get("/metrics").text().contains(counted));
     }
 }

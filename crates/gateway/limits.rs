@@ -15,7 +15,7 @@ use std::{
     time::Duration,
 };
 
-use admission::{Call, Principal, Target, TenantId};
+use admission::{Call, Checks, Principal, Sort, Standing, Target, TenantId};
 use config::{Counted, Per};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use wire::{Digest, Method};
@@ -105,19 +105,26 @@ impl Limits {
 
     /// Charges one attempt. Lists, handshakes and pings cost nothing unless a rule names them.
     ///
+    /// INVARIANT: what is hidden from this asker is charged as what does not exist: by the rules that select no upstream
+    /// and no tool. What is left afterwards tells nobody what there is (spec T-04).
+    ///
     /// # Errors
     /// When a bound is reached; nothing was sent anywhere then, and nothing is charged.
-    pub(crate) fn charge(&self, rules: &Rules, call: &Call, visit: &Visit) -> Result<Charge, LimitError> {
+    pub(crate) fn charge(
+        &self,
+        (rules, checks): (&Rules, &Checks),
+        call: &Call,
+        visit: &Visit,
+    ) -> Result<Charge, LimitError> {
         let tool = call.method == Method::ToolsCall;
         let refused = |most| LimitError::Concurrency { most, tool };
         let mut charge = Charge::default();
         match &call.target {
-            Target::Missing(..) => return Ok(charge),
             Target::Ourselves | Target::Listing(_) => (),
-            Target::Thing(_) if visit.running() > RUNNING_PER_SESSION => {
+            Target::Thing(_) | Target::Missing(..) if visit.running() > RUNNING_PER_SESSION => {
                 return Err(refused(RUNNING_PER_SESSION));
             }
-            Target::Thing(_) => {
+            Target::Thing(_) | Target::Missing(..) => {
                 let place = Arc::clone(&self.running).try_acquire_owned();
                 charge._place = Some(place.map_err(|_| refused(RUNNING))?);
             }
@@ -126,7 +133,11 @@ impl Limits {
             let mut taken = Vec::new();
             let now = self.clock.now();
             let mut principal = None;
+            let mut shown = None;
             for rule in rules.rules.iter().filter(|rule| rule.counts_calls() && rule.counts(call)) {
+                if rule.is_selective() && !*shown.get_or_insert_with(|| is_shown(checks, call)) {
+                    continue;
+                }
                 let key = self.key(rule.per, call, &mut principal);
                 let meter = rule.subjects(kept).of(key);
                 match take(rule, meter, now) {
@@ -227,15 +238,19 @@ impl Limits {
         call: &Call,
         (visit, arguments): (&Visit, Option<&Digest>),
     ) -> Result<Option<Watched>, LimitError> {
-        let Target::Thing(thing) = &call.target else { return Ok(None) };
+        let name = match &call.target {
+            Target::Thing(thing) => &thing.exposed,
+            Target::Missing(Sort::Tool, name) => name,
+            Target::Missing(..) | Target::Ourselves | Target::Listing(_) => return Ok(None),
+        };
         if call.method != Method::ToolsCall {
             return Ok(None);
         }
         let Some((rules, kept)) = self.of(rules, &call.principal.tenant) else { return Ok(None) };
-        let Some(watch) = rules.watch.as_ref().filter(|watch| watch.sees(&thing.exposed)) else {
+        let Some(watch) = rules.watch.as_ref().filter(|watch| watch.sees(name)) else {
             return Ok(None);
         };
-        let tool = self.keys.short((&thing.upstream, &thing.exposed));
+        let tool = self.keys.short(name);
         // Another round of a call is no repetition: what its server gave it differs.
         let round = call.frame.param(wire::input::STATE);
         let print = self.keys.short((tool, arguments.map(|digest| digest.0), round));
@@ -333,6 +348,17 @@ fn take<'a>(rule: &'a Rule, meter: Arc<Meter>, now: Moment) -> Result<Taken<'a>,
         taken.rate = true;
     }
     Ok(taken)
+}
+
+/// Whether its asker may know that there is what the call is about.
+fn is_shown(checks: &Checks, call: &Call) -> bool {
+    match &call.target {
+        Target::Thing(thing) => {
+            let shown = || checks.policy.shows(&call.principal, &call.scene.server, thing);
+            thing.standing == Standing::Offered && shown()
+        }
+        Target::Missing(..) | Target::Ourselves | Target::Listing(_) => false,
+    }
 }
 
 fn spent(rule: &Rule, of: SpentOf, after: Duration, method: Method) -> LimitError {

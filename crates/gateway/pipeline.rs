@@ -314,7 +314,7 @@ impl Gateway {
         // Held until the call has ended, however it does.
         let measured = match self.measure(entered, &call, record) {
             Ok(measured) => measured,
-            Err(error) => return Err(self.limited(entered, (call, said), record, error)),
+            Err(error) => return Err(self.limited(entered, record, error)),
         };
         let done = self.judge(entered, (call, said, view), record, lane).await;
         self.settle(&measured, &done);

@@ -202,7 +202,7 @@ impl Rule {
     /// Whether it counts this call.
     pub(super) fn counts(&self, call: &Call) -> bool {
         let what = match self.what {
-            What::Running => matches!(call.target, Target::Thing(_)),
+            What::Running => matches!(call.target, Target::Thing(_) | Target::Missing(..)),
             What::These(counted) => counts(counted, call.method),
         };
         let here = || self.server.as_ref().is_none_or(|server| *server == call.scene.server);
@@ -216,14 +216,13 @@ impl Rule {
                 self.upstream.as_ref().is_none_or(|upstream| *upstream == thing.upstream)
                     && self.tool.as_ref().is_none_or(named)
             }
-            Target::Ourselves | Target::Listing(_) => {
-                self.upstream.is_none()
-                    && self.tool.is_none()
-                    && !matches!(self.per, Per::Upstream | Per::Tool)
-            }
-            // What does not exist is told so, whatever was used up.
-            Target::Missing(..) => false,
+            Target::Ourselves | Target::Listing(_) | Target::Missing(..) => !self.is_selective(),
         }
+    }
+
+    /// Whether what it counts depends on the tool, or on whose it is.
+    pub(super) fn is_selective(&self) -> bool {
+        self.upstream.is_some() || self.tool.is_some() || matches!(self.per, Per::Upstream | Per::Tool)
     }
 
     /// Whether it counts what this upstream asks.

@@ -79,7 +79,7 @@ impl Door {
     }
 
     fn take(&self, call: &Call) -> Result<Charge, LimitError> {
-        self.0.charge(&self.1, call, &Visit::Alone(Arc::clone(&call.principal)))
+        self.0.charge((&self.1, &Checks::default()), call, &Visit::Alone(Arc::clone(&call.principal)))
     }
 
     /// How many of so many calls of a tool pass.
@@ -141,9 +141,53 @@ fn lists_handshakes_and_pings_eat_no_budget() {
     let lists = Door::new(vec![rated("lists", Per::Principal, Counted::Lists, 2)]);
     let list = || lists.take(&call(&ada, "tools/list", Target::Listing(wire::Kind::Tools)));
     assert!(list().is_ok() && list().is_ok() && list().is_err());
-    // What does not exist is told so, whatever was used up.
+}
+
+#[test]
+fn what_is_hidden_costs_what_a_missing_name_costs() {
+    let ada = who("acme", "ada");
+    let hidden = |name: &str| {
+        let Target::Thing(thing) = thing("files", name) else { unreachable!() };
+        let facts = Arc::clone(&thing.facts);
+        let (upstream, exposed, native) = (Arc::clone(&thing.upstream), thing.exposed.clone(), name.into());
+        Target::Thing(Arc::new(Thing {
+            upstream,
+            sort: Sort::Tool,
+            exposed,
+            native,
+            digest: None,
+            standing: Standing::Filtered,
+            mirrors: Arc::default(),
+            tasks: Default::default(),
+            facts,
+        }))
+    };
+    let missing = |name: &str| Target::Missing(Sort::Tool, format!("files__{name}").into());
+    // Asked for seven times; then somebody looks what is left for the tools that there are.
+    let left = |target: &dyn Fn(&str) -> Target| {
+        let upstream =
+            LimitRule { upstream: Some("files".into()), ..rated("up", Per::Principal, Counted::Things, 9) };
+        let rules = vec![
+            rated("all", Per::Principal, Counted::Things, 20),
+            upstream,
+            rated("tool", Per::Tool, Counted::Calls, 9),
+        ];
+        let door = Door::new(rules);
+        let passed = (0..7).filter(|_| door.take(&call(&ada, "tools/call", target("none"))).is_ok()).count();
+        (passed, door.passed(30, &ada, ("files", "read")), door.passed(30, &ada, ("web", "get")))
+    };
+    // A rule that selects an upstream or a tool is not used up by what nobody sees; the others are.
+    assert_eq!(left(&missing), (7, 9, 4));
+    assert_eq!(left(&hidden), left(&missing));
+}
+
+#[test]
+fn probing_is_an_attempt() {
+    let ada = who("acme", "ada");
+    let door = Door::new(vec![rated("all", Per::Principal, Counted::ToolsCall, 3)]);
     let missing = || Target::Missing(Sort::Tool, "files__none".into());
-    (0..9).for_each(|_| assert!(door.take(&call(&ada, "tools/call", missing())).is_ok()));
+    let passed = (0..9).filter(|_| door.take(&call(&ada, "tools/call", missing())).is_ok()).count();
+    assert_eq!((passed, door.passed(1, &ada, ("files", "read"))), (3, 0));
 }
 
 #[test]

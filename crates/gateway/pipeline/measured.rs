@@ -1,6 +1,6 @@
 //! Limits around one call: charged before the checks, settled when it has ended.
 
-use admission::{Call, Decision, Sort, Target, Trust};
+use admission::{Call, Sort, Target, Trust};
 
 use super::Entered;
 use crate::{
@@ -39,30 +39,14 @@ impl Gateway {
         call: &Call,
         record: &mut Record,
     ) -> Result<Measured, LimitError> {
-        let rules = &entered.snapshot.limits;
-        let charge = self.limits.charge(rules, call, &entered.visit)?;
+        let (rules, checks) = (&entered.snapshot.limits, &entered.snapshot.checks);
+        let charge = self.limits.charge((rules, checks), call, &entered.visit)?;
         let watched = self.limits.watch(rules, call, (&entered.visit, record.arguments()))?;
         Ok(Measured { charge, watched })
     }
 
-    /// Refuses a call for a limit. Hidden is missing here too: what cannot be seen is not told to be used up.
-    pub(super) fn limited(
-        &self,
-        entered: &Entered,
-        (call, said): (Call, Said),
-        record: &mut Record,
-        error: LimitError,
-    ) -> Error {
-        if matches!(call.target, Target::Thing(_)) {
-            match entered.snapshot.checks.decide(call) {
-                decision @ Decision::Denied(_) if hides(&decision) => {
-                    if let Err(denial) = record.decided(decision) {
-                        return said.refused(denial);
-                    }
-                }
-                Decision::Denied(_) | Decision::Held(_) | Decision::Admitted(_) => (),
-            }
-        }
+    /// Refuses a call for a limit. What is hidden was measured as what is missing, so that this tells of neither.
+    pub(super) fn limited(&self, entered: &Entered, record: &mut Record, error: LimitError) -> Error {
         record.limited(error.rule());
         self.metrics.limited(entered.principal.tenant.name(), &error.rule());
         error.into()
@@ -91,8 +75,4 @@ impl Gateway {
             self.limits.watched(watched, failed);
         }
     }
-}
-
-fn hides(decision: &Decision) -> bool {
-    matches!(decision, Decision::Denied(denial) if denial.refusal.hides)
 }
