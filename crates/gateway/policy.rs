@@ -143,3 +143,6 @@ pub(crate) fn trust(trust: config::Trust) -> Trust {
         config::Trust::Trusted => Trust::Trusted,
     }
 }
+
+#[cfg(test)]
+mod tests;

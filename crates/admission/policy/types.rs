@@ -201,10 +201,17 @@ impl Typing<'_> {
     fn order(&mut self, one: &IdedExpr, other: &IdedExpr) -> Type {
         let ordered = [Type::Number, Type::Text, Type::Time, Type::Span];
         let (left, right) = (self.of(one), self.of(other));
-        if !left.may_be(&ordered) || !right.may_be(&ordered) || !left.may_equal(right) {
-            let why = format!("asks whether {} is more or less than {}", left.word(), right.word());
+        if let Some(odd) = [left, right].into_iter().find(|found| !found.may_be(&ordered)) {
+            self.flaw(
+                format!("asks whether {} is more or less than something", odd.word()),
+                "",
+                &[one, other],
+            );
+        } else if !left.may_equal(right) {
             let times = left == Type::Time || right == Type::Time;
-            self.flaw(why, if times { "write `timestamp(\"…\")`" } else { "" }, &[one, other]);
+            let hint = if times { "write `timestamp(\"…\")`" } else { "" };
+            let why = format!("asks whether {} is more or less than {}", left.word(), right.word());
+            self.flaw(why, hint, &[one, other]);
         }
         Type::Bool
     }

@@ -25,7 +25,7 @@ section! { "policies/*.yaml"
 
 section! { "rules"
     /// One rule. It matches when everything that is written in it does; without `tools`, `prompts`, `resources` and
-    /// `asks` it is about everything.
+    /// `asks` it is about everything, or about all that has what its condition looks at: tools, if that is `tool`.
     Rule {
         /// Its name, once in a tenant. Records call it so.
         "name" name: RuleName, required;
@@ -41,7 +41,8 @@ section! { "rules"
         "tools" tools: Vec<At<Glob>>;
         /// Globs over prompts, as clients see them.
         "prompts" prompts: Vec<At<Glob>>;
-        /// Globs over the URIs of resources, as their server writes them.
+        /// Globs over the URIs of resources, as their server writes them: letter case of web hosts, default ports and
+        /// escapes do not matter. What could be read as another URI is denied where rules keep anything from anybody.
         "resources" resources: Vec<At<Glob>>;
         /// What upstreams ask of clients.
         "asks" asks: Vec<At<OneOf<Asking>>>;
