@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use testkit::{Answer, Client, Daemon, Request, Script, Setup, Step, Stream, within};
+use testkit::{Answer, Client, Daemon, Request, Script, Setup, Step, Stream, until, within};
 use wire::Kind;
 
 use crate::{HANDSHAKES, settled, token};
@@ -259,6 +259,39 @@ fn any_handshake_revision_may_be_negotiated_and_no_other() {
             assert_eq!(line.next()["id"], 7);
         }
     }
+}
+
+#[test]
+fn of_two_handshakes_at_once_the_first_goes_on() {
+    let setup = Setup::one("alpha", script().at_start(&[Step::gate("up")])).process("legacy_sse: true");
+    let daemon = setup.start(crate::PORTCULLIS);
+    daemon.journal("alpha").waits_at("up");
+    let mut line = Line::open(&daemon, "/sse", None);
+    let hello = |id: &str| {
+        message(
+            id,
+            "initialize",
+            r#"{"protocolVersion":"2024-11-05","capabilities":{},"clientInfo":{"name":"t","version":"1"}}"#,
+        )
+    };
+    // It is answered once the server is there, or has taken too long.
+    let mut begun = line.client.begin(&post(&line.client.path, &hello("0"), None));
+    until("the handshake to have begun", || daemon.journal("alpha").entries().first().map(|_| ()));
+    taken(&line.say(&hello("1")));
+    daemon.journal("alpha").open("up");
+    taken(&begun.answer());
+    let mut told = [line.next(), line.next()];
+    told.sort_by_key(|message| message["id"].as_u64());
+    assert!(told[0]["result"].is_object(), "{told:?}");
+    assert_eq!(told[1]["error"]["data"]["reason"], "session_exists", "{told:?}");
+    taken(&line.say(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#));
+    assert_eq!(line.request("2", "ping", "{}")["result"], json!({}));
+    // One that came to nothing keeps nobody from another.
+    let mut other = Line::open(&daemon, "/sse", None);
+    let refused = other.request("0", "initialize", "{}");
+    assert_eq!(refused["error"]["code"], -32602, "{refused}");
+    other.initialize("2024-11-05", "{}");
+    assert_eq!(other.request("2", "ping", "{}")["result"], json!({}));
 }
 
 #[test]

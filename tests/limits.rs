@@ -119,6 +119,12 @@ fn a_call_too_many_is_told_its_model_and_reaches_nobody() {
         assert_eq!((&last["outcome"], &last["reason"]), (&json!("denied"), &json!("rate_limited")));
         let counted = r#"portcullis_limited_total{limit="limit:few",tenant="acme"} 2"#;
         assert!(daemon.get("/metrics").text().contains(counted));
+        let shown = &daemon.status()["tenants"][0];
+        assert_eq!(shown["limits"][0], json!({ "name": "few", "counted": 2 }));
+        assert_eq!(
+            (&shown["limits"][1]["name"], &shown["runaway"]),
+            (&json!("running-principal"), &json!("watched"))
+        );
     }
 }
 

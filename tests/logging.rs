@@ -7,7 +7,7 @@ use std::{
 };
 
 use serde_json::{Value, json};
-use testkit::{Client, Daemon, Script, Setup, Step, until};
+use testkit::{Client, Daemon, Reach, Request, Script, Setup, Step, until};
 
 use crate::{PORTCULLIS, settled};
 
@@ -176,12 +176,16 @@ fn a_server_that_all_share_is_heard_by_nobody() {
 
 /// A call of the stateless era; `meta` are further members, raw JSON.
 fn modern(client: &Client, meta: &str) -> (u16, Vec<Value>) {
+    let answer = client.send(&call(client, meta));
+    (answer.status, answer.messages())
+}
+
+fn call(client: &Client, meta: &str) -> Request {
     let body = format!(
         r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{{"name":"alpha__talk","_meta":{{{meta}"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{{}}}}}}}}"#
     );
     let request = client.post(body).with("mcp-protocol-version", "2026-07-28");
-    let answer = client.send(&request.with("mcp-method", "tools/call").with("mcp-name", "alpha__talk"));
-    (answer.status, answer.messages())
+    request.with("mcp-method", "tools/call").with("mcp-name", "alpha__talk")
 }
 
 #[test]
@@ -199,6 +203,44 @@ fn without_a_session_only_a_request_with_a_level_hears_and_only_what_is_severe_e
     assert_eq!((status, &messages[0]["error"]["code"]), (400, &json!(-32602)));
     let calls = daemon.journal("alpha").received("tools/call");
     assert!(calls.iter().all(|call| call["params"].get("_meta").is_none()), "{calls:?}");
+}
+
+/// A server behind a URL logs by the stream beside all requests: the only call there hears it, at its level, and of two
+/// nobody knows which it belongs to (spec U-15, X-12).
+#[test]
+fn what_a_server_logs_beside_its_requests_reaches_the_only_one_that_wants_it() {
+    const TIMES: usize = 400;
+    let aside: Vec<Step> = (0..TIMES)
+        .flat_map(|n| [Step::gate(&n.to_string()), logged("debug", "low"), logged("error", "aside")])
+        .collect();
+    let talk = [Step::gate("go"), Step::result(r#"{"content":[{"type":"text","text":"done"}]}"#)];
+    let script = script().on_call("talk", &talk).on_cue("aside", &aside);
+    let daemon = settled(&Setup::one("alpha", script).reached(Reach::Http), &["alpha"]);
+    let client = daemon.stranger();
+    let wants = r#""io.modelcontextprotocol/logLevel":"warning","#;
+    let journal = daemon.journal("alpha");
+    let mut one = client.begin(&call(&client, wants)).stream();
+    journal.waits_at("go");
+    journal.cue("aside");
+    let heard = AtomicBool::new(false);
+    let first = thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut times = 0;
+            until("it to be heard", || {
+                journal.open(&times.to_string());
+                times += 1;
+                heard.load(Ordering::Relaxed).then_some(())
+            });
+        });
+        let first = one.next_message().unwrap();
+        heard.store(true, Ordering::Relaxed);
+        first
+    });
+    assert_eq!((&first["params"]["data"], &first["params"]["logger"]), (&json!("aside"), &json!("alpha/db")));
+    journal.open("go");
+    let rest = one.all();
+    assert!(rest.last().unwrap()["result"].is_object(), "{rest:?}");
+    assert!(!format!("{rest:?}").contains("low"), "{rest:?}");
 }
 
 #[test]

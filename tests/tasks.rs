@@ -11,6 +11,7 @@ use crate::{PORTCULLIS, settled};
 mod between;
 mod handshake;
 mod hostile;
+mod listening;
 mod stateless;
 
 const EXTENSION: &str = r#"{"extensions":{"io.modelcontextprotocol/tasks":{}}}"#;

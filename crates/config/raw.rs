@@ -187,8 +187,8 @@ section! { "tenants/*.yaml"
         "error_status" error_status: OneOf<ErrorStatus> = OneOf(ErrorStatus::Protocol);
         /// How much may be asked for. What matches a rule must pass it, and a call every rule that it matches.
         "limits" limits: Vec<At<limits::LimitRule>> = Vec::new();
-        /// When an agent that goes in circles is told so, and then held up; `off` for never.
-        "runaway" runaway: limits::RunawayOrOff = limits::RunawayOrOff::On(Box::default());
+        /// When an agent that goes in circles is told so, and then held up; `{}` for the bounds that suit most, `off` for never.
+        "runaway" runaway: limits::RunawayOrOff = limits::RunawayOrOff::Off;
         /// For how long a conversation counts as tainted after it called a server of the tier `untrusted`.
         "taint" taint: limits::Taint = limits::Taint::default();
     }

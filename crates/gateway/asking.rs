@@ -9,7 +9,6 @@ use std::{future::Future, pin::Pin, sync::Arc, time::Duration};
 use admission::{AskKind, Call, Verdict};
 use bytes::Bytes;
 use config::Counted;
-use tokio::sync::Semaphore;
 use upstream::Seat;
 use wire::{Budget, Era, Frame, Method, Revision, Shape, code, input};
 
@@ -31,6 +30,7 @@ mod links;
 mod offer;
 mod parked;
 mod parking;
+mod places;
 mod question;
 mod rounds;
 mod sampling;
@@ -41,6 +41,7 @@ pub(crate) use offer::{Offer, Offers, Reach};
 pub(crate) use parked::{Parked, Question};
 pub(crate) use parking::Handle;
 use parking::Parking;
+use places::Places;
 pub(crate) use question::{Terms, Unfit};
 pub(crate) use rounds::{ROUNDS, Retry, Sealed};
 pub(crate) use talk::{Taken, Talk};
@@ -56,12 +57,9 @@ pub(crate) struct Asking {
     pub(crate) links: Links,
     /// Calls whose clients are to come back with answers.
     pub(crate) parking: Arc<Parking>,
-    /// Questions that may wait for an answer. Each holds a place in the audit log; this leaves enough to all else.
-    open: Arc<Semaphore>,
+    /// Questions that may wait for an answer.
+    open: Places,
 }
-
-/// Questions that may wait at a time, of all tenants.
-const OPEN: usize = 2_048;
 
 /// The longest id of a page that is remembered, in bytes.
 const LINK_BYTES: usize = 256;
@@ -69,7 +67,7 @@ const LINK_BYTES: usize = 256;
 impl Asking {
     /// Nothing has been asked.
     pub(crate) fn new(audit: Arc<Audit>, limits: Arc<Limits>, metrics: Arc<Metrics>) -> Asking {
-        let (parking, open) = (Parking::new(metrics), Arc::new(Semaphore::new(OPEN)));
+        let (parking, open) = (Parking::new(metrics), Places::new());
         Asking { audit, limits, links: Links::default(), parking, open }
     }
 }
@@ -282,9 +280,7 @@ impl<'a> Asker<'a> {
         outbox: &Arc<Outbox>,
         patience: Duration,
     ) -> Result<Answering, Refusal> {
-        let Ok(place) = Arc::clone(&self.asking.open).try_acquire_owned() else {
-            return Err(Refusal::TooMany);
-        };
+        let place = self.asking.open.take(&self.call.principal.tenant).ok_or(Refusal::TooMany)?;
         let mut record = self.record(question).await?;
         match self.put(question, outbox, &mut record).await {
             Ok((method, asked)) => Ok(Box::pin(async move {

@@ -10,11 +10,13 @@ use wire::{Era, FrameError, Id, Revision, code};
 use crate::{arrival::BodyError, asking::Unmet, audit::AuditError};
 
 mod cleaned;
+mod ended;
 mod failed;
 mod limit;
 mod relayed;
 
 use cleaned::cleaned;
+pub(crate) use ended::TaskError;
 pub(crate) use failed::{Failed, Refused};
 pub(crate) use limit::{LimitError, Spent, SpentOf};
 pub(crate) use relayed::Relayed;
@@ -64,6 +66,9 @@ pub(crate) enum Error {
     /// The upstream asked for something, and did not get it.
     #[error(transparent)]
     Unmet(#[from] Box<Unmet>),
+    /// A task has no answer to give.
+    #[error(transparent)]
+    Task(#[from] TaskError),
 }
 
 /// Identification failed.
@@ -358,6 +363,7 @@ impl Error {
             Error::Upstream(failed) => (ours(code::INTERNAL_ERROR), failed.reason()),
             Error::Relayed(relayed) => (Said::Code(relayed.code, Origin::Upstream), "upstream_error"),
             Error::Unmet(unmet) => (ours(unmet.code()), unmet.reason()),
+            Error::Task(error) => (ours(code::INTERNAL_ERROR), error.reason()),
         }
     }
 
@@ -406,6 +412,7 @@ impl Error {
             Error::Upstream(failed) => cleaned(&failed.to_string(), LONGEST),
             Error::Relayed(relayed) => relayed.message.clone(),
             Error::Unmet(unmet) => unmet.to_string(),
+            Error::Task(error) => error.to_string(),
         }
     }
 
@@ -455,7 +462,8 @@ impl Error {
             | Error::Denied(_)
             | Error::Approval(_)
             | Error::Audit(_)
-            | Error::Relayed(_) => (),
+            | Error::Relayed(_)
+            | Error::Task(_) => (),
         }
     }
 }

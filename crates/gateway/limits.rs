@@ -33,8 +33,8 @@ pub(crate) use key::Keys;
 #[cfg(not(test))]
 use key::Keys;
 use meter::{Kept, Meter};
-pub(crate) use rules::Rules;
-use rules::{Rule, TenantRules};
+use rules::Rule;
+pub(crate) use rules::{Rules, TenantRules};
 pub(crate) use runaway::{Circle, Runaway, Watched};
 
 /// Requests one session may have running. Above it the model is told, nothing is queued.

@@ -12,7 +12,12 @@ use std::{
 use bytes::Bytes;
 use tokio::time::{Duration, Instant};
 use upstream::Spec;
-use wire::{Budget, Change, Frame, code, meta};
+use wire::{
+    Budget, Change, Frame, code,
+    input::{changed, member},
+    meta,
+    task::RELATED,
+};
 
 use crate::{
     error::CatalogError,
@@ -168,6 +173,11 @@ impl<'a> Ear<'a> {
         }
     }
 
+    /// Whether a request without a session wants to hear anything.
+    pub(crate) fn is_request(&self) -> bool {
+        matches!(self, Ear::Request(Some(_)))
+    }
+
     /// What a modern upstream is asked for with this request (spec X-07): none when nobody wants anything.
     pub(crate) fn wanted(&self) -> Option<Level> {
         match self {
@@ -217,9 +227,14 @@ fn shown(message: &Frame, upstream: &Spec) -> Option<Bytes> {
         Some(logger) => format!("{}/{logger}", upstream.id),
         None => upstream.id.to_string(),
     };
+    // A server's own id of a task is nobody's business.
+    let meta = meta::for_upstream(clean.param("_meta"), None).map(|meta| match member(&meta, RELATED) {
+        Some(_) => changed(&meta, &[Change { key: RELATED, value: None }]),
+        None => meta,
+    });
     let changes = [
         Change { key: "logger", value: Some(Cow::Owned(code::quote(&logger))) },
-        Change { key: "_meta", value: meta::for_upstream(clean.param("_meta"), None).map(Cow::Owned) },
+        Change { key: "_meta", value: meta.map(Cow::Owned) },
     ];
     Some(clean.forward(None, &changes))
 }

@@ -321,6 +321,11 @@ impl Outbox {
         }
     }
 
+    /// Whether something waits for its reader.
+    pub(crate) fn holds(&self) -> bool {
+        !self.waiting().messages.is_empty()
+    }
+
     /// Whether what is said goes to a stream by now.
     pub(crate) fn has_stream(&self) -> bool {
         matches!(self.waiting().reach, Reach::Stream(_))

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use upstream::{Seat, State};
 use wire::Kind;
 
-use crate::{catalog::Catalog, gateway::Gateway};
+use crate::{catalog::Catalog, gateway::Gateway, limits::TenantRules};
 
 impl Gateway {
     /// The state of everything, for `/status`. Holds no secret, no session id and no argument.
@@ -63,11 +63,17 @@ impl Gateway {
                 })
             })
             .collect();
-        let governed = self.snapshot.load().checks.policy.governs(&catalog.tenant);
+        let snapshot = self.snapshot.load();
+        let governed = snapshot.checks.policy.governs(&catalog.tenant);
+        let rules = snapshot.limits.of(&catalog.tenant);
+        let limit = |(name, counted)| json!({ "name": name, "counted": counted });
+        let limits: Vec<Value> = rules.map(|rules| rules.named().map(limit).collect()).unwrap_or_default();
         json!({
             "name": catalog.tenant.name(),
             // Without rules everything that is shown may be called.
             "policy": if governed { "rules" } else { "none" },
+            "limits": limits,
+            "runaway": if rules.is_some_and(TenantRules::watches) { "watched" } else { "off" },
             "upstreams": upstreams,
             "virtual_servers": servers,
         })

@@ -11,6 +11,7 @@ mod remote;
 mod serve;
 mod status;
 mod table;
+mod watch;
 mod wish;
 mod written;
 
@@ -23,6 +24,7 @@ use std::{
 use admission::{TenantId, Thing};
 use bytes::Bytes;
 use time::OffsetDateTime;
+use tokio::sync::watch::Sender as Turns;
 use tokio_util::sync::CancellationToken;
 use upstream::{Connection, Hold, Upstream};
 use wire::{Era, code, input::said, task::Status};
@@ -31,11 +33,12 @@ pub(crate) use awaited::Awaited;
 pub(crate) use began::{Became, Birth, SoFar};
 pub(crate) use hosting::{Front, Hosting, Standing, front, may_become_one};
 pub(crate) use serve::{list, serve};
-pub(crate) use status::{reported, told};
+pub(crate) use status::{changed, reported, told};
 pub(crate) use table::{Slot, Tasks};
+pub(crate) use watch::watched;
 pub(crate) use wish::{TAKES_TASKS, Wish, admit, takes_tasks};
 
-use crate::{audit::Timestamp, relay::Progress, session::Session};
+use crate::{audit::Timestamp, error::TaskError, relay::Progress, session::Session};
 
 /// The longest time that a task is kept, whoever asks for more (spec U-39).
 const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
@@ -67,6 +70,8 @@ pub(crate) struct Task {
     ttl: Duration,
     place: Place,
     state: Mutex<State>,
+    /// Something that its client can see has changed.
+    turned: Arc<Turns<()>>,
     /// Nothing more becomes of it, as far as we know.
     over: CancellationToken,
     /// Bytes of its ending that count among those its tenant keeps. Changed under the table's lock.
@@ -126,8 +131,8 @@ enum Ending {
     Result(Bytes),
     /// With this error, the text of an object.
     Error(Bytes),
-    /// The client did not want it any more.
-    Cancelled,
+    /// Without an answer.
+    Failed(TaskError),
 }
 
 impl Task {
@@ -135,6 +140,10 @@ impl Task {
         let now = Instant::now();
         let at = stamp();
         let ttl = ttl.map_or(USUAL, Duration::from_millis).min(LONGEST);
+        let turned = match &place {
+            Place::Here(hosting) => Arc::clone(hosting.turned()),
+            Place::There(_) | Place::Nowhere => Arc::default(),
+        };
         Task {
             id: slot.id().into(),
             tenant: slot.tenant().clone(),
@@ -145,6 +154,7 @@ impl Task {
             created_at: at.clone(),
             ttl,
             place,
+            turned,
             state: Mutex::new(State {
                 status: Status::Working,
                 message: None,
@@ -162,6 +172,12 @@ impl Task {
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether it came from this tool. What bears the name of its tool today may be something else than what runs it, and
+    /// is what was judged.
+    fn is_of(&self, tool: &Thing) -> bool {
+        tool.upstream == self.thing.upstream && tool.native == self.thing.native
     }
 
     fn is_over(&self) -> bool {
@@ -202,13 +218,19 @@ impl Task {
         if state.ending.is_some() {
             return;
         }
-        if state.status != status {
+        let message = message.and_then(kept);
+        let is_new = state.status != status;
+        let turns = is_new || state.message != message;
+        if is_new {
             state.updated_at = stamp();
         }
         state.status = status;
-        state.message = message.and_then(kept);
+        state.message = message;
         state.interval = interval;
         drop(state);
+        if turns {
+            self.turn();
+        }
         if status.is_over() {
             self.rest();
         }
@@ -233,14 +255,19 @@ impl Task {
         state.message = None;
         state.ending = Some(ending);
         drop(state);
+        self.turn();
         self.rest();
         true
     }
 
+    /// Whoever watches it looks at it again.
+    fn turn(&self) {
+        self.turned.send_replace(());
+    }
+
     /// What ran it is gone, and it with it.
     fn lose(&self) {
-        let error = r#"{"code":-32603,"message":"the server that ran this task is gone, and the task with it; it may have acted","data":{"reason":"task_lost"}}"#;
-        self.end(Ending::Error(Bytes::from_static(error.as_bytes())));
+        self.end(Ending::Failed(TaskError::Lost));
     }
 
     fn rest(&self) {
@@ -264,15 +291,15 @@ impl Ending {
         match (self, era) {
             (Ending::Result(result), Era::Legacy) if written::says_error(result) => Status::Failed,
             (Ending::Result(_), _) => Status::Completed,
-            (Ending::Error(_), _) => Status::Failed,
-            (Ending::Cancelled, _) => Status::Cancelled,
+            (Ending::Failed(TaskError::Cancelled), _) => Status::Cancelled,
+            (Ending::Error(_) | Ending::Failed(_), _) => Status::Failed,
         }
     }
 
     fn bytes(&self) -> usize {
         match self {
             Ending::Result(text) | Ending::Error(text) => text.len(),
-            Ending::Cancelled => 0,
+            Ending::Failed(_) => 0,
         }
     }
 }

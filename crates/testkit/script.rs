@@ -212,6 +212,11 @@ impl Step {
         Step(json!({ "stderr": lines }))
     }
 
+    /// Does the one before the test opens this gate, and the other from then on.
+    pub fn when(gate: &str, before: &[Step], then: &[Step]) -> Step {
+        Step(json!({ "when": { "gate": gate, "before": values(before), "then": values(then) } }))
+    }
+
     /// Waits until the test opens this gate: see `Journal::open`.
     pub fn gate(name: &str) -> Step {
         Step(json!({ "gate": name }))

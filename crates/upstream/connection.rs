@@ -2,7 +2,7 @@
 
 use crate::caller::Caller;
 use crate::error::UpstreamError;
-use crate::exchange::Exchange;
+use crate::exchange::{Exchange, Slot};
 use crate::link::{Link, Manner};
 use crate::remote::heads;
 use bytes::Bytes;
@@ -111,7 +111,8 @@ impl Connection {
         if let Some(caller) = outbound.caller {
             heads.get_or_insert_default().caller = Some(Arc::clone(caller));
         }
-        self.link.send(outbound.build, heads, wait, Manner::of(outbound.method))
+        let task = outbound.name.filter(|_| outbound.method == Method::TasksResult);
+        self.link.send_by((Slot::of(task), Manner::of(outbound.method)), outbound.build, heads, wait)
     }
 
     /// Sends one request of any name, also one that does not exist, which a modern server over HTTP refuses.

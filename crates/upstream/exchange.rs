@@ -44,6 +44,8 @@ const QUESTION_BYTES: usize = 4 * 1024 * 1024;
 #[derive(Default)]
 pub(crate) struct Slot {
     inner: Mutex<Inner>,
+    /// The server's id of the task whose outcome the request waits for.
+    task: Option<Box<str>>,
 }
 
 #[derive(Default)]
@@ -60,6 +62,8 @@ struct Inner {
     asker: Option<Waker>,
     /// It waits for somebody who has to come back first.
     aside: bool,
+    /// Who asked hears what is logged beside all requests by this one, and in no other way.
+    hears_beside: bool,
 }
 
 /// How far the request has come. Only the writer moves it to `Sent`, only the asker to `Forgotten`.
@@ -75,6 +79,21 @@ pub(crate) enum Stage {
 }
 
 impl Slot {
+    /// That of a request for the outcome of this task, if it is one.
+    pub(crate) fn of(task: Option<&str>) -> Arc<Self> {
+        Arc::new(Self { inner: Mutex::default(), task: task.map(Box::from) })
+    }
+
+    /// The task whose outcome the request waits for.
+    pub(crate) fn task(&self) -> Option<&str> {
+        self.task.as_deref()
+    }
+
+    /// Whether what is logged beside all requests may belong to this one.
+    pub(crate) fn hears_beside(&self) -> bool {
+        self.inner().hears_beside
+    }
+
     fn inner(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -284,6 +303,11 @@ impl Exchange {
     /// The id minted for it; also its progress token.
     pub fn id(&self) -> Id {
         Id::number(self.number)
+    }
+
+    /// Whoever asked hears what the server logs beside all requests by this one, if it is the only one, and in no other way.
+    pub fn hear_beside(&self) {
+        self.slot.inner().hears_beside = true;
     }
 
     /// The next thing that comes back. The time allowed starts again at each progress and never goes beyond the hard maximum; when

@@ -44,6 +44,7 @@ pub use notice::{Notice, What};
 pub use pool::Pool;
 pub use spec::{Address, EraFound, EraMemory, Launch, LegacySse, Patience, Reach, Seat, Spec};
 pub use upstream::{Hold, State, Upstream};
+pub use wishes::Watching;
 
 #[cfg(test)]
 mod fake;

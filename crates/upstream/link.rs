@@ -195,9 +195,19 @@ impl Link {
         wait: Wait,
         manner: Manner,
     ) -> Result<Exchange, UpstreamError> {
+        self.send_by((Slot::of(None), manner), build, heads, wait)
+    }
+
+    /// The same with a slot that knows more of the request.
+    pub(crate) fn send_by(
+        self: &Arc<Self>,
+        (slot, manner): (Arc<Slot>, Manner),
+        build: &dyn Fn(&Id) -> Bytes,
+        heads: Option<Heads>,
+        wait: Wait,
+    ) -> Result<Exchange, UpstreamError> {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let line = build(&Id::number(number));
-        let slot = Arc::new(Slot::default());
         {
             let mut pending = self.pending();
             if let Some(why) = &pending.closed {

@@ -8,7 +8,7 @@ use crate::error::UpstreamError;
 use crate::keeper::Keeper;
 use crate::notice::{Notice, Voice};
 use crate::spec::{EraMemory, Seat, Spec};
-use crate::wishes::Wishes;
+use crate::wishes::{Watching, Wishes};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::{mpsc, watch};
@@ -202,6 +202,12 @@ impl Upstream {
     /// Follows a resource no more, and returns when the server has heard of it.
     pub async fn unsubscribe(&self, uri: &str) -> Result<(), UpstreamError> {
         self.wishes.remove(uri).await
+    }
+
+    /// Asks a modern server to tell when one of its tasks changes, by its own id, for as long as what is returned lives. It need
+    /// not; what it tells comes as a notice.
+    pub fn watch_task(&self, task: &str) -> Watching {
+        self.wishes.watch_task(task)
     }
 
     /// What happened here that nobody was told about.

@@ -11,6 +11,8 @@ use tokio::time::timeout;
 
 /// Resources that are followed at one server for one seat.
 const MOST_URIS: usize = 1024;
+/// Tasks of one seat that a server is asked to tell of.
+const MOST_TASKS: usize = 1024;
 /// How long somebody waits until the server has taken, or let go, what they follow.
 const SETTLING: Duration = Duration::from_secs(15);
 
@@ -21,6 +23,8 @@ struct Wish {
     level: Option<Box<str>>,
     /// The resources that somebody follows, by the server's own URIs.
     uris: BTreeSet<Box<str>>,
+    /// The tasks that somebody watches, by the server's own ids, and how many do.
+    tasks: BTreeMap<Box<str>, usize>,
 }
 
 /// The wishes of one seat, shared by those who have them and the keeper who sees to them.
@@ -37,6 +41,8 @@ pub(crate) struct Standing {
     level: Option<Box<str>>,
     held: BTreeSet<Box<str>>,
     refused: BTreeMap<Box<str>, UpstreamError>,
+    /// Tasks of which the server does not tell.
+    untold: BTreeSet<Box<str>>,
 }
 
 /// One thing to tell a legacy server.
@@ -124,6 +130,34 @@ impl Wishes {
         });
     }
 
+    /// The tasks that are watched, without those of which the server does not tell.
+    pub(crate) fn tasks(&self) -> BTreeSet<Box<str>> {
+        let standing = self.0.borrow();
+        standing.wish.tasks.keys().filter(|task| !standing.untold.contains(*task)).cloned().collect()
+    }
+
+    /// Has a server asked to tell when a task of its changes, for as long as what is returned lives. Whether it does is not
+    /// known: whoever has to know looks.
+    pub(crate) fn watch_task(&self, task: &str) -> Watching {
+        let mut is_full = false;
+        self.0.send_if_modified(|standing| {
+            let tasks = &mut standing.wish.tasks;
+            is_full = tasks.len() >= MOST_TASKS && !tasks.contains_key(task);
+            if is_full {
+                return false;
+            }
+            let watchers = tasks.entry(task.into()).or_default();
+            *watchers += 1;
+            *watchers == 1
+        });
+        Watching { wishes: self.clone(), task: (!is_full).then(|| task.into()) }
+    }
+
+    /// A modern server does not tell of these.
+    pub(crate) fn untold(&self, tasks: impl Iterator<Item = Box<str>>) {
+        self.0.send_modify(|standing| standing.untold.extend(tasks));
+    }
+
     /// Another conversation, which holds nothing yet.
     pub(crate) fn begin(&self) {
         self.0.send_modify(|standing| {
@@ -131,6 +165,7 @@ impl Wishes {
             standing.level = None;
             standing.held.clear();
             standing.refused.clear();
+            standing.untold.clear();
         });
     }
 
@@ -192,6 +227,28 @@ impl Standing {
         let mut wanted = self.wish.uris.difference(&self.held).filter(|uri| !self.refused.contains_key(*uri));
         let unsubscribe = over.next().cloned().map(Step::Unsubscribe);
         unsubscribe.or_else(|| wanted.next().cloned().map(Step::Subscribe))
+    }
+}
+
+/// That somebody watches a task of a server.
+#[derive(Debug)]
+pub struct Watching {
+    wishes: Wishes,
+    task: Option<Box<str>>,
+}
+
+impl Drop for Watching {
+    fn drop(&mut self) {
+        let Some(task) = &self.task else { return };
+        self.wishes.0.send_if_modified(|standing| {
+            let Some(watchers) = standing.wish.tasks.get_mut(task) else { return false };
+            *watchers -= 1;
+            if *watchers > 0 {
+                return false;
+            }
+            standing.untold.remove(task);
+            standing.wish.tasks.remove(task).is_some()
+        });
     }
 }
 

@@ -289,6 +289,7 @@ table! {
     TasksCancel "tasks/cancel" Both Request Task [Task] D-N Tasks;
     TasksUpdate "tasks/update" Client Request Task [Task] N-N Tasks;
     TaskStatus "notifications/tasks/status" Both Notification Task [Relay] D-D Tasks;
+    TaskChanged "notifications/tasks" Server Notification Task [Relay] N-N Tasks;
     SubscriptionsListen "subscriptions/listen" Client Request Nothing [Listen] N-N Subscriptions;
     SubscriptionsAcknowledged "notifications/subscriptions/acknowledged" Server Notification Nothing [Relay] N-N Subscriptions;
 }

@@ -229,5 +229,12 @@ pub fn unrelated(result: &str) -> String {
     changed(result, &[Change { key: "_meta", value: rest }])
 }
 
+/// The server's own id of the task that a message of 2025-11-25 says it belongs to.
+pub fn about(message: &Frame) -> Option<Cow<'_, str>> {
+    let meta = message.param("_meta").filter(|raw| raw.starts_with('{'))?;
+    let related = member(meta, RELATED).filter(|raw| raw.starts_with('{'))?;
+    member(related, "taskId").and_then(said)
+}
+
 #[cfg(test)]
 mod tests;

@@ -104,6 +104,9 @@ def play(steps, message=None):
             params = message["params"]
             again = "inputResponses" in params or "requestState" in params
             play(value["then" if again else "first"], message)
+        elif what == "when":
+            is_open = os.path.exists(HOME + "/gate-" + value["gate"])
+            play(value["then" if is_open else "before"], message)
         elif what == "error":
             send('{"jsonrpc":"2.0","id":%s,"error":%s}' % (json.dumps(message["id"]), value))
         elif what == "send":

@@ -122,6 +122,72 @@ fn what_a_task_asks_comes_with_its_result() {
     assert_eq!(result["_meta"][RELATED]["taskId"], id);
 }
 
+/// What a process asks may be about any of its calls; which one, the message says (spec U-30).
+#[test]
+fn of_two_tasks_of_one_process_each_is_asked_for_by_its_name_or_nobody_is() {
+    let named = |task: &str| {
+        format!(
+            r#"{{"message":"for ${{id}}","requestedSchema":{{"type":"object","properties":{{}}}},"_meta":{{"{RELATED}":{task}}}}}"#
+        )
+    };
+    let ask = |task: &str| Step::ask(r#""q${id}""#, "elicitation/create", &named(task));
+    let told = Step::result(r#"{"content":[],"structuredContent":{"answer":${answer},"of":${params}}}"#);
+    let made = task("working").replace(r#""1""#, r#""t${id}""#);
+    for (task, is_known) in [("${params}", true), (r#"{"taskId":"invented"}"#, false), ("7", false)] {
+        let steps = [Step::gate("both"), ask(task), told.clone()];
+        let script = core()
+            .on_call("may", &[Step::result(&format!(r#"{{"task":{{{made}}}}}"#))])
+            .on("tasks/result", &steps);
+        let daemon = start(script);
+        let mut client = daemon.stranger();
+        client.initialize_with("2025-11-25", r#"{"elicitation":{}}"#);
+        let ids = [(); 2].map(|()| begin(&client, "may"));
+        let begun = ids.each_ref().map(|id| client.start("tasks/result", &about(id)));
+        let journal = daemon.journal("alpha");
+        until("both requests", || (journal.received("tasks/result").len() == 2).then_some(()));
+        journal.open("both");
+        for (id, pending) in ids.iter().zip(begun) {
+            let messages = if is_known {
+                let mut stream = pending.stream();
+                let question = stream.next_message().unwrap();
+                assert_eq!(question["params"]["_meta"][RELATED], json!({ "taskId": id }), "{question}");
+                let answer = json!({ "action": "accept", "content": { "of": id } });
+                let body = format!(r#"{{"jsonrpc":"2.0","id":{},"result":{answer}}}"#, question["id"]);
+                assert_eq!(client.say(&body).status, 202);
+                stream.all()
+            } else {
+                pending.answer().messages()
+            };
+            let result = messages.last().unwrap()["result"].clone();
+            let answer = &result["structuredContent"]["answer"];
+            match is_known {
+                true => assert_eq!(answer["result"]["content"]["of"], json!(id), "{result}"),
+                false => assert_eq!(answer["error"]["code"], -32602, "{result}"),
+            }
+            assert_eq!(result["_meta"][RELATED]["taskId"], json!(id));
+        }
+    }
+}
+
+#[test]
+fn a_task_whose_tool_is_gone_is_unknown() {
+    let gone = [
+        Step::list(Kind::Tools, &[r#"{"name":"other","inputSchema":{"type":"object"}}"#]),
+        Step::changed(Kind::Tools),
+    ];
+    let daemon = start(core().on_cue("gone", &gone));
+    let client = daemon.client();
+    let id = begin(&client, "may");
+    client.result("tasks/get", &about(&id));
+    daemon.journal("alpha").cue("gone");
+    until("the tool to be gone", || (client.names(Kind::Tools) == ["alpha__other"]).then_some(()));
+    let before = daemon.journal("alpha").received("tasks/get").len();
+    for method in ["tasks/get", "tasks/result", "tasks/cancel"] {
+        assert_eq!(client.error(method, &about(&id))["code"], -32602, "{method}");
+    }
+    assert_eq!(daemon.journal("alpha").received("tasks/get").len(), before);
+}
+
 #[test]
 fn a_task_of_somebody_else_does_not_exist() {
     let daemon = settled(&Setup::one("alpha", core()).upstream("beta", core()), &["alpha", "beta"]);

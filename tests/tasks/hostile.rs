@@ -97,3 +97,34 @@ fn a_task_of_a_server_behind_a_url_outlives_its_silence() {
         assert!(answer["error"]["code"].as_i64().is_some_and(|code| code != -32602), "{answer}");
     }
 }
+
+/// The log breaks while the server is asked: the question stays where it is, and is seen once it can be recorded.
+#[test]
+fn a_question_that_cannot_be_recorded_is_not_shown_and_not_lost() {
+    let script = modern("{}").on("tasks/get", &[Step::gate("go"), Step::result(&asking(FORM))]);
+    let daemon = start(script);
+    let id = called(&daemon, ABLE, "slow")["result"]["taskId"].as_str().unwrap().to_owned();
+    let audit = daemon.folder().audit();
+    let folder = audit.parent().unwrap();
+    std::thread::scope(|scope| {
+        let look = scope.spawn(|| asked(&daemon, "tasks/get", &id).message());
+        daemon.journal("alpha").awaits("tasks/get");
+        std::fs::remove_dir_all(folder).unwrap();
+        std::fs::write(folder, "").unwrap();
+        daemon.journal("alpha").open("go");
+        let message = look.join().unwrap();
+        assert_eq!(message["error"]["code"], -32603, "{message}");
+        assert!(!message.to_string().contains("Sure?"), "{message}");
+    });
+    std::fs::remove_file(folder).unwrap();
+    std::fs::create_dir(folder).unwrap();
+    let state = until("the question", || {
+        let message = asked(&daemon, "tasks/get", &id).message();
+        message["result"]["inputRequests"].is_object().then(|| message["result"].clone())
+    });
+    assert_eq!(state["inputRequests"]["k"]["params"]["message"], "Sure?", "{state}");
+    asked(&daemon, "tasks/get", &id);
+    let lines = daemon
+        .entry("the question", |line| line["method"] == "elicitation/create" && line["outcome"] == "ok");
+    assert_eq!(lines.iter().filter(|line| line["outcome"] == "ok").count(), 1, "{lines:?}");
+}

@@ -11,13 +11,19 @@ use super::Unfit;
 
 /// Messages of one question.
 const MOST: usize = 1000;
+/// As far as every reader counts exactly.
+const MOST_TOKENS: f64 = 9_007_199_254_740_991.0;
 
-/// Checks the messages: what is used is answered by the next message, and that one does nothing else. A list of content
+/// Checks that an end is named, which clients are held to (spec Q-09), and the messages: what is used is answered by the next message, and that one does nothing else. A list of content
 /// blocks exists since 2025-11-25. Names of tools are the question's own, and stay as they are.
 ///
 /// # Errors
 /// Which rule they break.
 pub(super) fn check(params: &str, revision: Revision) -> Result<(), Unfit> {
+    let most = member(params, "maxTokens").ok_or(Unfit::Shape("`maxTokens` is missing"))?;
+    if !is_count(most) {
+        return Err(Unfit::Shape("`maxTokens` is no number of tokens"));
+    }
     let messages = member(params, "messages").filter(|raw| raw.starts_with('['));
     let messages = messages.ok_or(Unfit::Shape("`messages` is missing"))?;
     // Uses that the next message must answer.
@@ -52,4 +58,11 @@ pub(super) fn check(params: &str, revision: Revision) -> Result<(), Unfit> {
         true => Ok(()),
         false => Err(Unfit::Shape("tool uses and tool results do not match")),
     }
+}
+
+/// Whether a JSON text is a whole number from one on, however it is written.
+fn is_count(raw: &str) -> bool {
+    let is_number = raw.starts_with(|c: char| c.is_ascii_digit());
+    is_number
+        && raw.parse::<f64>().is_ok_and(|most| (1.0..=MOST_TOKENS).contains(&most) && most.fract() == 0.0)
 }

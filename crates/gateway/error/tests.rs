@@ -138,6 +138,10 @@ fn all() -> Vec<Error> {
         failed(UpstreamError::Busy, true),
         failed(UpstreamError::TimedOut { sent: true }, false),
         failed(UpstreamError::TooLarge { limit: 5 }, true),
+        TaskError::Lost.into(),
+        TaskError::NoRoom.into(),
+        TaskError::Page.into(),
+        TaskError::Cancelled.into(),
     ]
 }
 
@@ -228,6 +232,10 @@ fn the_table_is_what_it_was_when_it_was_reviewed() {
         200 "result":{"content":[{"type":"text","text":"upstream `alpha`: too many requests are waiting"}],"isError":true,"_meta":{"portcullis/error":{"reason":"upstream_busy","upstream":"alpha"}}}}
         200 "error":{"code":-32603,"message":"upstream `alpha`: no answer in time","data":{"reason":"upstream_timed_out","upstream":"alpha"}}}
         200 "result":{"content":[{"type":"text","text":"upstream `alpha`: the answer is larger than 5 bytes"}],"isError":true,"_meta":{"portcullis/error":{"reason":"result_too_large","upstream":"alpha"}}}}
+        200 "error":{"code":-32603,"message":"the server that ran this task is gone, and the task with it; it may have acted","data":{"reason":"task_lost"}}}
+        200 "error":{"code":-32603,"message":"the task ended, and there was no room to keep its result; it may have acted","data":{"reason":"no_room"}}}
+        200 "error":{"code":-32603,"message":"the server wants to be called again once a page was opened, which a task cannot be","data":{"reason":"task_needs_page"}}}
+        200 "error":{"code":-32603,"message":"the task was cancelled","data":{"reason":"task_cancelled"}}}
     "#]].assert_eq(&table(Revision::R2025_11_25));
 }
 

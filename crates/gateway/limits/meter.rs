@@ -85,6 +85,10 @@ impl Subjects {
         Arc::clone(meter)
     }
 
+    pub(super) fn len(&self) -> usize {
+        self.meters.len()
+    }
+
     fn sweep(&self, now: Moment) {
         let meters = self.meters.pin();
         for (key, meter) in &meters {

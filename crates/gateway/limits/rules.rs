@@ -132,6 +132,19 @@ impl TenantRules {
     }
 }
 
+impl TenantRules {
+    /// Every limit by its name, those included that nobody wrote, and how many are counted apart by it now.
+    pub(crate) fn named(&self) -> impl Iterator<Item = (&str, usize)> {
+        let counted = |rule: &Rule| rule.subjects.get().map_or(0, |subjects| subjects.len());
+        self.rules.iter().map(move |rule| (&*rule.name, counted(rule)))
+    }
+
+    /// Whether agents that go in circles are held up.
+    pub(crate) fn watches(&self) -> bool {
+        self.watch.is_some()
+    }
+}
+
 /// The bounds that hold where no rule without a selector says how many run at a time.
 fn defaults(written: &[LimitRule]) -> impl Iterator<Item = Rule> {
     let said = |per| {

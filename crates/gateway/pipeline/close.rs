@@ -68,7 +68,8 @@ fn outcome_of(error: &Error) -> Outcome {
         | Error::Audit(_)
         | Error::Upstream(_)
         | Error::Relayed(_)
-        | Error::Unmet(_) => Outcome::Error,
+        | Error::Unmet(_)
+        | Error::Task(_) => Outcome::Error,
     }
 }
 

@@ -90,7 +90,7 @@ pub(super) async fn serve(
     if let (Some(session), Reply::Message { session: Some(_), .. }) = (opening, &reply)
         && !line.begin(&session)
     {
-        // The connection has ended meanwhile, or two handshakes ran at once.
+        // The connection has ended meanwhile.
         gateway.sessions.end(&session);
         return refusal(&Failure::from(Error::from(SessionError::NoLine)));
     }

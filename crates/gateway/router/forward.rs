@@ -443,6 +443,9 @@ pub(crate) async fn hear(
     (talk, hearing): (&mut Talk<'_>, &mut Hearing<'_>),
     lane: &mut Lane,
 ) -> Option<Heard> {
+    if hearing.ear.is_request() {
+        exchange.hear_beside();
+    }
     loop {
         tokio::select! {
             incoming = exchange.next() => match incoming {

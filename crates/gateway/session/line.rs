@@ -4,7 +4,7 @@ use std::{
     collections::HashMap,
     future::poll_fn,
     sync::{
-        Arc, Mutex,
+        Arc, Mutex, Weak,
         atomic::{AtomicUsize, Ordering},
     },
     task::Poll,
@@ -55,6 +55,8 @@ pub(crate) struct Line {
 #[derive(Debug)]
 enum Talk {
     Silent,
+    /// A handshake runs. One that came to nothing is forgotten, and so is this.
+    Opening(Weak<Session>),
     Within(Arc<Session>),
     Over,
 }
@@ -126,20 +128,20 @@ impl Sessions {
         line.map(Arc::clone).ok_or(SessionError::NoLine)
     }
 
-    /// The stream of the connection on which a session is about to begin; none by other transports.
+    /// The connection on which a session is about to begin; none by other transports.
     pub(super) fn carrier(
         &self,
         head: &Head,
         asker: &Principal,
         server: &Arc<str>,
-    ) -> Result<Option<Arc<Stream>>, SessionError> {
+    ) -> Result<Option<Arc<Line>>, SessionError> {
         if head.endpoint.transport != Transport::Sse {
             return Ok(None);
         }
         let line = self.line(head, asker, server)?;
         match line.session() {
             Ok(_) => Err(SessionError::Opened),
-            Err(SessionError::Unopened) => Ok(Some(Arc::clone(&line.stream))),
+            Err(SessionError::Unopened) => Ok(Some(line)),
             Err(error) => Err(error),
         }
     }
@@ -185,25 +187,46 @@ impl Line {
     /// `Unopened` before that has begun, `NoLine` when it is over.
     pub(super) fn session(&self) -> Result<Arc<Session>, SessionError> {
         match &*lock(&self.talk) {
-            Talk::Silent => Err(SessionError::Unopened),
+            Talk::Silent | Talk::Opening(_) => Err(SessionError::Unopened),
             Talk::Within(session) if !session.ended().is_cancelled() => Ok(Arc::clone(session)),
             Talk::Within(_) | Talk::Over => Err(SessionError::NoLine),
         }
     }
 
-    /// Carries this session from now on; false when it carries one already, or is over.
+    /// Where a session on it says what it says.
+    pub(super) fn stream(&self) -> &Arc<Stream> {
+        &self.stream
+    }
+
+    /// Is kept for this session until its handshake has come to something: of two at once the first goes on.
+    ///
+    /// # Errors
+    /// `Opened` for the second, `NoLine` when it is over.
+    pub(super) fn claim(&self, session: &Arc<Session>) -> Result<(), SessionError> {
+        let mut talk = lock(&self.talk);
+        match &*talk {
+            Talk::Over => return Err(SessionError::NoLine),
+            Talk::Within(_) => return Err(SessionError::Opened),
+            Talk::Opening(other) if other.strong_count() > 0 => return Err(SessionError::Opened),
+            Talk::Opening(_) | Talk::Silent => (),
+        }
+        *talk = Talk::Opening(Arc::downgrade(session));
+        Ok(())
+    }
+
+    /// Carries this session from now on, for which it was kept; false when it is over.
     pub(crate) fn begin(&self, session: &Arc<Session>) -> bool {
         let mut talk = lock(&self.talk);
-        let is_silent = matches!(*talk, Talk::Silent);
-        if is_silent {
+        let is_kept = matches!(&*talk, Talk::Opening(kept) if kept.as_ptr() == Arc::as_ptr(session));
+        if is_kept {
             *talk = Talk::Within(Arc::clone(session));
         }
-        is_silent
+        is_kept
     }
 
     /// Whether nobody has begun a session for too long.
     pub(crate) fn is_unused(&self) -> bool {
-        self.opened.elapsed() >= UNUSED && matches!(*lock(&self.talk), Talk::Silent)
+        self.opened.elapsed() >= UNUSED && matches!(*lock(&self.talk), Talk::Silent | Talk::Opening(_))
     }
 
     /// A message arrived: the connection stays until what is returned is dropped.

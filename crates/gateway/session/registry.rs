@@ -104,7 +104,10 @@ impl Sessions {
     ) -> Result<Visit, SessionError> {
         if frame.method() == Some(Method::Initialize) && frame.id().is_some() {
             let line = self.carrier(head, asker.1, server)?;
-            return self.draft(asker, server, frame, line).map(Visit::Opening);
+            let stream = line.as_ref().map(|line| Arc::clone(line.stream()));
+            let session = self.draft(asker, server, frame, stream)?;
+            line.map_or(Ok(()), |line| line.claim(&session))?;
+            return Ok(Visit::Opening(session));
         }
         self.find(head, asker.1, server).map(Visit::Within)
     }

@@ -3,6 +3,7 @@
 use std::{
     borrow::Cow,
     collections::{BTreeMap, HashMap, HashSet, VecDeque},
+    future::pending,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -13,7 +14,7 @@ use futures_util::future::join_all;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use tokio::{
-    sync::{Notify, watch},
+    sync::{Notify, mpsc, watch},
     time::{Instant, interval, sleep, sleep_until},
 };
 use wire::{Capability, Frame, Id, Kind, Method, Pieces, code, meta};
@@ -23,7 +24,7 @@ use crate::{
     error::{CatalogError, EraError, Error, SessionError},
     handshake,
     router::{Answered, Context, Lane, Router, seat_key},
-    tasks::{TAKES_TASKS, takes_tasks},
+    tasks::{TAKES_TASKS, takes_tasks, watched},
 };
 
 /// Listen streams of all clients at a time: each holds a place in the audit log.
@@ -40,6 +41,8 @@ const SETTLE: Duration = Duration::from_millis(150);
 const BETWEEN: Duration = Duration::from_secs(1);
 /// Changed resources that may wait for a slow reader; of more, the first are missed.
 const WAITING: usize = 256;
+/// A message of more bytes than this is the only one that waits for its reader.
+const LARGE: usize = 64 * 1024;
 /// How long a reader may leave no room for the next message, and how often that is looked at.
 const PATIENCE: Duration = Duration::from_secs(10);
 const PACE: Duration = Duration::from_millis(50);
@@ -64,7 +67,7 @@ pub(crate) async fn listen(
         return Err(EraError::NotAcceptable.into()); // spec H-04
     }
     let wanted = Wanted::read(&call.frame)?;
-    if wanted.tasks && !takes_tasks(&call.frame) {
+    if wanted.tasks.is_some() && !takes_tasks(&call.frame) {
         return Err(CatalogError::Undeclared(TAKES_TASKS).into()); // spec U-29
     }
     let all = &*router.subscriptions;
@@ -81,7 +84,8 @@ pub(crate) async fn listen(
             wanted.lists.contains(word) && context.view.promised.contains(capability)
         })
         .collect();
-    let acknowledged = Pieces::one(acknowledgement(id, &lists, &uris));
+    let tasks = watched(router, call, context, wanted.tasks.as_deref().unwrap_or_default());
+    let acknowledged = Pieces::one(acknowledgement(id, &lists, &uris, tasks.ids()));
     if !lane.outbox.put(acknowledged) {
         // It has gone meanwhile.
         return Ok(Answered::GivenUp);
@@ -91,10 +95,15 @@ pub(crate) async fn listen(
         let lists = lists.into_iter().map(|(_, _, method)| method).collect();
         let mut telling = Telling { context, asker: &call.principal, lane: &lane, mailbox, lists, known };
         let credential = || context.snapshot.authn.identify(asker).is_ok();
+        let meta = tagged(id.raw(), None);
+        // Kept open until here: a stream without tasks is none that has ended.
+        let (out, told) = mpsc::channel(1);
+        let watching = tasks.tell((router, call, context), &lane, &meta, &out);
         tokio::select! {
             biased;
             () = all.closing.cancelled() => (),
-            () = telling.run(turns, credential) => (),
+            () = telling.run((turns, told), credential) => (),
+            () = async { watching.await; pending().await } => (),
         }
     }
     Ok(Answered::ok(Pieces::one(code::success(id, &result(id)))))
@@ -107,8 +116,8 @@ struct Wanted {
     lists: HashSet<&'static str>,
     /// In the order they were asked for, each once.
     uris: Vec<Box<str>>,
-    /// It names tasks, of which nothing is told here (ADR 0027): they are left out of the acknowledgement.
-    tasks: bool,
+    /// Ids of tasks, if it speaks of any.
+    tasks: Option<Vec<Box<str>>>,
 }
 
 impl Wanted {
@@ -116,20 +125,28 @@ impl Wanted {
         let bad = || CatalogError::Parameter("notifications");
         let raw = request.param("notifications").ok_or_else(bad)?;
         let said: BTreeMap<Cow<'_, str>, &RawValue> = serde_json::from_str(raw).map_err(|_| bad())?;
-        let mut wanted = Wanted { tasks: said.contains_key("taskIds"), ..Wanted::default() };
+        let mut wanted = Wanted::default();
         for (word, _, _) in LISTS {
             if flag(said.get(word).copied()).ok_or_else(bad)? {
                 wanted.lists.insert(word);
             }
         }
         if let Some(raw) = said.get("resourceSubscriptions") {
-            let uris: Option<Vec<Text<'_>>> = serde_json::from_str(raw.get()).map_err(|_| bad())?;
-            let mut seen = HashSet::new();
-            let fresh = uris.into_iter().flatten().filter(|Text(uri)| seen.insert(uri.clone()));
-            wanted.uris = fresh.take(PER_FOLLOWER).map(|Text(uri)| uri.into()).collect();
+            wanted.uris = texts(raw, PER_FOLLOWER).ok_or_else(bad)?;
+        }
+        if let Some(raw) = said.get("taskIds") {
+            wanted.tasks = Some(texts(raw, PER_FOLLOWER).ok_or_else(bad)?);
         }
         Ok(wanted)
     }
+}
+
+/// The first of a list of texts, each once; `null` is an empty one. None when it is something else.
+fn texts(raw: &RawValue, most: usize) -> Option<Vec<Box<str>>> {
+    let all: Option<Vec<Text<'_>>> = serde_json::from_str(raw.get()).ok()?;
+    let mut seen = HashSet::new();
+    let fresh = all.into_iter().flatten().filter(|Text(text)| seen.insert(text.clone()));
+    Some(fresh.take(most).map(|Text(text)| text.into()).collect())
 }
 
 #[derive(Deserialize)]
@@ -168,12 +185,20 @@ fn admitted(call: &Call, context: &Context, uri: &str) -> Option<Arc<Thing>> {
 }
 
 /// What the client is told that it will be told (spec U-24).
-fn acknowledgement(id: &Id, lists: &[(&str, Capability, Method)], uris: &[Box<str>]) -> Bytes {
+fn acknowledgement<'a>(
+    id: &Id,
+    lists: &[(&str, Capability, Method)],
+    uris: &[Box<str>],
+    tasks: impl Iterator<Item = &'a str>,
+) -> Bytes {
     let mut members: Vec<String> = lists.iter().map(|(word, ..)| format!("\"{word}\":true")).collect();
-    if !uris.is_empty() {
-        let uris: Vec<String> = uris.iter().map(|uri| code::quote(uri)).collect();
-        members.push(format!("\"resourceSubscriptions\":[{}]", uris.join(",")));
-    }
+    let mut list = |word, texts: Vec<String>| {
+        if !texts.is_empty() {
+            members.push(format!("\"{word}\":[{}]", texts.join(",")));
+        }
+    };
+    list("resourceSubscriptions", uris.iter().map(|uri| code::quote(uri)).collect());
+    list("taskIds", tasks.map(code::quote).collect());
     let honoured = format!(",\"notifications\":{{{}}}", members.join(","));
     notification(Method::SubscriptionsAcknowledged, id.raw(), &honoured)
 }
@@ -202,7 +227,11 @@ struct Telling<'a> {
 
 impl Telling<'_> {
     /// Tells what changes, until the credential ends or the client has not read for too long.
-    async fn run(&mut self, mut turns: watch::Receiver<u64>, credential: impl Fn() -> bool) {
+    async fn run(
+        &mut self,
+        (mut turns, mut tasks): (watch::Receiver<u64>, mpsc::Receiver<Bytes>),
+        credential: impl Fn() -> bool,
+    ) {
         let mut check = interval(CHECK);
         // What has changed since the message came in is told first.
         let mut due = Some(Instant::now());
@@ -225,6 +254,11 @@ impl Telling<'_> {
                     told = Some(Instant::now());
                 }
                 message = self.mailbox.next() => {
+                    if !self.put(message).await {
+                        return;
+                    }
+                }
+                Some(message) = tasks.recv() => {
                     if !self.put(message).await {
                         return;
                     }
@@ -261,7 +295,10 @@ impl Telling<'_> {
     /// Waits a little for room; false when there is none.
     async fn put(&self, message: Bytes) -> bool {
         let until = Instant::now() + PATIENCE;
-        while !self.lane.outbox.put(Pieces::one(message.clone())) {
+        let outbox = &self.lane.outbox;
+        // What is large waits until all else was read: many may come of it.
+        let is_large = message.len() > LARGE;
+        while (is_large && outbox.holds()) || !outbox.put(Pieces::one(message.clone())) {
             if Instant::now() >= until {
                 return false;
             }

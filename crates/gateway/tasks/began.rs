@@ -5,9 +5,9 @@ use std::sync::{Arc, Mutex};
 use admission::{Call, Target, Thing};
 use wire::{Era, Frame, Id, Revision, task};
 
-use super::{Place, Reports, Slot, Task, There, Wish, wish::wanted_ttl, written};
+use super::{Ending, Place, Reports, Slot, Task, There, Wish, wish::wanted_ttl, written};
 use crate::{
-    error::Error,
+    error::{Error, TaskError},
     relay::Progress,
     router::{Answered, Context},
 };
@@ -90,7 +90,8 @@ impl Birth<'_> {
         let (Answered::Message { body, outcome, .. }, Some(thing)) = (done, self.thing()) else {
             return Ok(Answered::GivenUp);
         };
-        let ending = written::read(body).map_or_else(written::no_room, |answer| written::ending(&answer));
+        let ending =
+            written::read(body).map_or(Ending::Failed(TaskError::NoRoom), |answer| written::ending(&answer));
         let tasks = slot.tasks();
         let task =
             Task::new(&slot, (&self.context.view.server, thing), wanted_ttl(self.call), Place::Nowhere);

@@ -4,21 +4,22 @@
 //! table: what its server asks is put into the description of the task, and what it answers is kept there.
 
 use std::{
-    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak},
     time::Duration,
 };
 
 use admission::{Principal, Target, Thing};
-use bytes::Bytes;
 use tokio::{
     sync::{oneshot, watch},
     time::{Instant, sleep_until},
 };
 use tokio_util::sync::CancellationToken;
+use upstream::Connection;
 use wire::{Budget, Era, Frame, Id, Method, code, input, shape};
 
 use super::{Ending, Place, Task, Tasks, table::Hosted, wish, written};
 use crate::{
+    error::TaskError,
     pipeline::Entered,
     running::{Answering, Out, Outbox},
     session::Sessions,
@@ -35,7 +36,13 @@ pub(crate) struct Hosting {
     stage: watch::Sender<Stage>,
     /// What is called, once that is known.
     about: OnceLock<(Arc<Thing>, Arc<str>)>,
+    /// The task it is, once it is one.
+    task: OnceLock<Weak<Task>>,
+    /// Where a task runs that it waits for.
+    awaited: OnceLock<Weak<Connection>>,
     questions: Mutex<Questions>,
+    /// What it asks has changed, or anything else that its client can see once it is a task.
+    turned: Arc<watch::Sender<()>>,
     cancelled: CancellationToken,
 }
 
@@ -86,7 +93,10 @@ impl Hosting {
         Arc::new(Hosting {
             stage: watch::Sender::new(Stage::Call),
             about: OnceLock::new(),
+            task: OnceLock::new(),
+            awaited: OnceLock::new(),
             questions: Mutex::default(),
+            turned: Arc::default(),
             cancelled: CancellationToken::new(),
         })
     }
@@ -132,6 +142,7 @@ impl Hosting {
         let key = format!("question-{}", questions.last);
         questions.open.push(Question { key: key.clone(), method, params: params.to_owned(), answer: sender });
         drop(questions);
+        self.turned.send_replace(());
         Some(Standing { hosting: Arc::clone(self), key, answer })
     }
 
@@ -144,6 +155,7 @@ impl Hosting {
                 at.map(|at| open.remove(at))
             };
             let Some(asked) = asked else { continue };
+            self.turned.send_replace(());
             let message = code::success(&Id::number(0), response);
             if let Ok(answer) = Frame::parse(message, &Budget::CLIENT) {
                 // Whoever asked may have gone in this moment.
@@ -152,9 +164,24 @@ impl Hosting {
         }
     }
 
-    /// Whether an answer of its client is waited for.
-    pub(super) fn is_asking(&self) -> bool {
-        !self.questions().open.is_empty()
+    /// Who is to know when it changes.
+    pub(super) fn turned(&self) -> &Arc<watch::Sender<()>> {
+        &self.turned
+    }
+
+    /// The task it is, once it is one.
+    pub(super) fn task(&self) -> Option<Arc<Task>> {
+        self.task.get()?.upgrade()
+    }
+
+    /// What its client is told comes of a task that runs there, too.
+    pub(super) fn awaits(&self, connection: &Arc<Connection>) {
+        let _once = self.awaited.set(Arc::downgrade(connection));
+    }
+
+    /// The conversation in which a task runs that it waits for.
+    pub(super) fn awaited(&self) -> Option<Arc<Connection>> {
+        self.awaited.get()?.upgrade()
     }
 
     /// What it asks, as a member of the task's description with its leading comma; empty when it asks nothing.
@@ -216,7 +243,11 @@ impl Standing {
 
 impl Drop for Standing {
     fn drop(&mut self) {
-        self.hosting.questions().open.retain(|question| question.key != self.key);
+        let open = &mut self.hosting.questions().open;
+        if let Some(at) = open.iter().position(|question| question.key == self.key) {
+            open.remove(at);
+            self.hosting.turned.send_replace(());
+        }
     }
 }
 
@@ -267,7 +298,9 @@ impl Front {
         let hosted = slot.hosted()?;
         let place = Place::Here(Arc::clone(&self.hosting));
         let task = Task::new(&slot, (server, thing), None, place);
-        Some((slot.put(task), hosted, id))
+        let task = slot.put(task);
+        let _once = self.hosting.task.set(Arc::downgrade(&task));
+        Some((task, hosted, id))
     }
 }
 
@@ -285,11 +318,10 @@ async fn finish(work: Answering, (task, hosted): (Arc<Task>, Hosted), tasks: Arc
     drop(hosted);
     let done = match out.and_then(|out| written::read(out.message)) {
         Some(answer) if shape::result_type(&answer).is_some_and(|kind| kind == input::INPUT_REQUIRED) => {
-            let error = r#"{"code":-32603,"message":"the server wants to be called again once a page was opened, which a task cannot be"}"#;
-            Ending::Error(Bytes::from_static(error.as_bytes()))
+            Ending::Failed(TaskError::Page)
         }
         Some(answer) => written::ending(&answer),
-        None => Ending::Cancelled,
+        None => Ending::Failed(TaskError::Cancelled),
     };
     tasks.finish(&ending.0, done);
 }

@@ -15,25 +15,25 @@ use wire::{
 use super::{
     Ending, Place, Task, There,
     remote::{self, Missed, Question, unknown},
-    written,
+    written::{self, Look},
 };
 use crate::{
     asking::{Asker, Offer, Unmet},
     bridge::Sender,
     catalog::Source,
-    error::{CatalogError, Client, Error, LimitError, Relayed},
+    error::{CatalogError, Client, Error, LimitError, Relayed, TaskError},
     router::{Answered, Context, Lane, Router, offer},
 };
 
 /// One request about one task.
-struct About<'a> {
-    router: &'a Router,
-    call: &'a Call,
-    context: &'a Context,
-    id: &'a Id,
-    task: &'a Arc<Task>,
-    source: &'a Source,
-    offer: Arc<Offer>,
+pub(super) struct About<'a> {
+    pub(super) router: &'a Router,
+    pub(super) call: &'a Call,
+    pub(super) context: &'a Context,
+    pub(super) id: &'a Id,
+    pub(super) task: &'a Arc<Task>,
+    pub(super) source: &'a Source,
+    pub(super) offer: Arc<Offer>,
 }
 
 /// Answers a request about a task; its call is that of the tool it came from.
@@ -45,9 +45,8 @@ pub(crate) async fn serve(
 ) -> Result<Answered, Error> {
     let named = call.frame.param_text("taskId").ok_or(CatalogError::Parameter("taskId"))?;
     let task = router.tasks.find(&call.principal, &context.view.server, &named).ok_or_else(unknown)?;
-    // It was judged as what bears the name of its tool today, and that may be something else than what runs it.
     let is_judged = match &call.target {
-        Target::Thing(thing) => thing.upstream == task.thing.upstream && thing.native == task.thing.native,
+        Target::Thing(thing) => task.is_of(thing),
         Target::Ourselves | Target::Listing(_) | Target::Missing(..) => false,
     };
     if !is_judged {
@@ -106,7 +105,7 @@ impl About<'_> {
 
     /// The answer that describes the task as we know it.
     fn known(&self) -> Answered {
-        Answered::ok(self.task.known(self.id, self.era()))
+        Answered::ok(self.task.known(self.era()).answer(self.id, self.era()))
     }
 
     /// Asks the upstream that runs it.
@@ -160,27 +159,27 @@ impl About<'_> {
     }
 
     async fn get(&self, lane: &mut Lane) -> Result<Answered, Error> {
+        match self.look(lane).await {
+            Ok(look) => Ok(Answered::ok(look.answer(self.id, self.era()))),
+            Err(missed) => self.missed(missed),
+        }
+    }
+
+    /// How the task is now, as `tasks/get` says it.
+    pub(super) async fn look(&self, lane: &mut Lane) -> Result<Look, Missed> {
         let there = match &self.task.place {
             Place::There(there) if self.task.ending().is_none() => there,
-            Place::There(_) | Place::Here(_) | Place::Nowhere => return Ok(self.known()),
+            Place::There(_) | Place::Here(_) | Place::Nowhere => return Ok(self.task.known(self.era())),
         };
-        let answer = match self.told(there, Method::TasksGet, "", lane).await {
-            Ok(answer) => answer,
-            Err(missed) => return self.missed(missed),
-        };
-        let Some(said) = self.task.said(&answer, there) else {
-            return Err(self.garbled());
-        };
+        let answer = self.told(there, Method::TasksGet, "", lane).await?;
+        let said = self.task.said(&answer, there).ok_or_else(|| Missed::Error(self.garbled()))?;
         if self.task.ending().is_some() {
             // It was cancelled while its upstream was asked.
-            return Ok(self.known());
+            return Ok(self.task.known(self.era()));
         }
-        let (status, more) = match self.payload(&answer, &said, there, lane).await {
-            Ok(found) => found,
-            Err(missed) => return self.missed(missed),
-        };
-        let written = said.written(there.era, self.era(), &self.task.ours(status));
-        Ok(Answered::ok(written::described(self.id, self.era(), &written, &more)))
+        let (status, more) = self.payload(&answer, &said, there, lane).await?;
+        let task = said.written(there.era, self.era(), &self.task.ours(status));
+        Ok(Look { status, task, more })
     }
 
     /// How far the task is in the words of the client's era, and what it came to or asks.
@@ -295,7 +294,7 @@ impl About<'_> {
         let there = match &self.task.place {
             Place::There(there) => there,
             Place::Here(hosting) => {
-                self.task.end(Ending::Cancelled);
+                self.task.end(Ending::Failed(TaskError::Cancelled));
                 hosting.cancel();
                 return Ok(self.known());
             }
@@ -311,12 +310,13 @@ impl About<'_> {
         match there.era {
             Era::Legacy => {
                 let said = self.task.said(&answer, there).ok_or_else(|| self.garbled())?;
-                let written = said.written(there.era, Era::Legacy, &self.task.ours(said.status));
-                Ok(Answered::ok(written::described(self.id, Era::Legacy, &written, "")))
+                let task = said.written(there.era, Era::Legacy, &self.task.ours(said.status));
+                let look = Look { status: said.status, task, more: String::new() };
+                Ok(Answered::ok(look.answer(self.id, Era::Legacy)))
             }
             // It may still go on there; nobody will see that (spec U-35).
             Era::Modern => {
-                self.task.end(Ending::Cancelled);
+                self.task.end(Ending::Failed(TaskError::Cancelled));
                 Ok(self.known())
             }
         }

@@ -6,7 +6,11 @@ use std::{
 };
 
 use admission::TenantId;
-use wire::{Budget, Change, Era, Frame, Id, Pieces, code, input::member, task};
+use wire::{
+    Budget, Change, Era, Frame, Id, Pieces, code,
+    input::member,
+    task::{self, Status},
+};
 
 use super::{
     Place, Task, Tasks,
@@ -22,11 +26,14 @@ pub(crate) fn told(tasks: &Tasks, tenant: &TenantId, at: subscriptions::Place, f
     let Some(said) = frame.params().and_then(|params| task::Task::read(params, Era::Legacy)) else { return };
     let name = Name::Id(said.id.as_ref().into());
     let Some(task) = named(tasks, tenant, at, name) else { return };
-    let Place::There(there) = &task.place else { return };
-    if task.ending().is_some() {
-        return;
-    }
-    task.heard(said.status, member(said.object, "statusMessage"), said.interval);
+    let message = member(said.object, "statusMessage");
+    let there = match &task.place {
+        Place::There(there) if task.ending().is_none() => there,
+        // How it ends is what the call comes to that waits for it, and what it asks comes by that.
+        Place::Here(_) if !said.status.is_over() => return task.heard(Status::Working, message, None),
+        Place::There(_) | Place::Here(_) | Place::Nowhere => return,
+    };
+    task.heard(said.status, message, said.interval);
     // What is too large is not told: a client learns of it when it looks.
     let session = there.session.as_ref().and_then(Weak::upgrade);
     let Some(session) = session.filter(|_| frame.bytes().len() <= LARGEST) else { return };
@@ -37,6 +44,15 @@ pub(crate) fn told(tasks: &Tasks, tenant: &TenantId, at: subscriptions::Place, f
     ];
     // A client without a stream learns of it when it looks.
     let _told = session.tell(&Pieces::one(frame.forward(None, &changes)));
+}
+
+/// A modern server says that a task changed. What it says of it is read by those who listen for the task, when they look.
+pub(crate) fn changed(tasks: &Tasks, tenant: &TenantId, at: subscriptions::Place, frame: &Frame) {
+    let said = frame.params().and_then(|params| task::Task::read(params, Era::Modern));
+    let name = said.map(|said| Name::Id(said.id.as_ref().into()));
+    if let Some(task) = name.and_then(|name| named(tasks, tenant, at, name)) {
+        task.turn();
+    }
 }
 
 /// Passes on progress of a call that became a task, under its client's token, for as long as the task runs (spec U-12).
@@ -61,8 +77,10 @@ pub(crate) fn reported(tasks: &Tasks, tenant: &TenantId, at: subscriptions::Plac
 /// that was started again gives its ids anew, and to others.
 fn named(tasks: &Tasks, tenant: &TenantId, at: subscriptions::Place, name: Name) -> Option<Arc<Task>> {
     let task = tasks.native(tenant, &Native { at, name })?;
-    match &task.place {
-        Place::There(there) if there.connection.upgrade()?.is_open() => Some(task),
-        Place::There(_) | Place::Here(_) | Place::Nowhere => None,
-    }
+    let connection = match &task.place {
+        Place::There(there) => there.connection.upgrade(),
+        Place::Here(hosting) => hosting.awaited(),
+        Place::Nowhere => None,
+    };
+    connection.filter(|connection| connection.is_open()).map(|_| task)
 }

@@ -11,7 +11,12 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::task::TaskTracker;
 
 use super::{Ending, Place, Task};
-use crate::{error::LimitError, router::seat_key, subscriptions, telemetry::Metrics};
+use crate::{
+    error::{LimitError, TaskError},
+    router::seat_key,
+    subscriptions,
+    telemetry::Metrics,
+};
 
 /// Tasks of one principal that are not over.
 const LIVE: usize = 1_000;
@@ -145,13 +150,29 @@ impl Tasks {
         self.tenants().get(tenant)?.natives.get(native)?.upgrade()
     }
 
+    /// An upstream calls this task so, too.
+    pub(super) fn call(&self, task: &Arc<Task>, native: Native) {
+        if let Some(tenant) = self.tenants().get_mut(&task.tenant) {
+            tenant.natives.insert(native, Arc::downgrade(task));
+        }
+    }
+
+    /// It calls this task so no more.
+    pub(super) fn uncall(&self, (task, tenant): (&Weak<Task>, &TenantId), native: &Native) {
+        if let Some(tenant) = self.tenants().get_mut(tenant)
+            && tenant.natives.get(native).is_some_and(|known| known.ptr_eq(task))
+        {
+            tenant.natives.remove(native);
+        }
+    }
+
     /// Keeps how a task ended, if there is room for it; else it ended badly.
     pub(super) fn finish(&self, task: &Task, ending: Ending) {
         let mut tenants = self.tenants();
         // Forgotten meanwhile: nobody will ask.
         let Some(tenant) = tenants.get_mut(&task.tenant).filter(|tenant| tenant.holds(task)) else { return };
         let fits = tenant.bytes.saturating_add(ending.bytes()) <= BYTES;
-        let kept = if fits { ending } else { super::written::no_room() };
+        let kept = if fits { ending } else { Ending::Failed(TaskError::NoRoom) };
         let bytes = kept.bytes();
         if task.end(kept) {
             tenant.bytes += bytes;
@@ -231,6 +252,7 @@ impl Tenant {
             hosting.cancel();
         }
         task.rest();
+        task.turn();
     }
 }
 

@@ -10,14 +10,9 @@ use wire::{
 use super::{Ending, INTERVAL, Place, Task};
 use crate::{
     bridge,
+    error::{Client, Error, TaskError},
     router::{Context, Router},
 };
-
-/// What there is no room for.
-pub(super) fn no_room() -> Ending {
-    let error = r#"{"code":-32603,"message":"the task ended, and there was no room to keep its result; it may have acted","data":{"reason":"no_room"}}"#;
-    Ending::Error(Bytes::from_static(error.as_bytes()))
-}
 
 /// Whether a result, the text of an object, says that its tool failed.
 pub(super) fn says_error(result: &[u8]) -> bool {
@@ -29,7 +24,7 @@ pub(super) fn ending(answer: &Frame) -> Ending {
     match (answer.result(), answer.error()) {
         (Some(result), _) => Ending::Result(Bytes::copy_from_slice(result.as_bytes())),
         (None, Some(error)) => Ending::Error(Bytes::copy_from_slice(error.as_bytes())),
-        (None, None) => no_room(),
+        (None, None) => Ending::Failed(TaskError::NoRoom),
     }
 }
 
@@ -50,17 +45,38 @@ pub(super) fn created(id: &Id, era: Era, task: &str) -> Pieces {
     Pieces::one(code::success(id, &result))
 }
 
-/// The answer that describes a task, with what it came to or asks: members with their leading commas, for the modern era
-/// only.
-pub(super) fn described(id: &Id, era: Era, task: &str, more: &str) -> Pieces {
-    let result = match era {
-        Era::Legacy => task.to_owned(),
-        Era::Modern => {
-            let open = task.strip_suffix('}').unwrap_or(task);
-            format!("{open}{more},\"resultType\":\"complete\"{}}}", bridge::server_meta())
-        }
-    };
-    Pieces::one(code::success(id, &result))
+/// A task as a client reads it at one moment.
+pub(super) struct Look {
+    /// In the words of its client's era.
+    pub(super) status: Status,
+    /// The text of an object.
+    pub(super) task: String,
+    /// What it came to or asks, for the modern era: members with their leading commas.
+    pub(super) more: String,
+}
+
+impl Look {
+    /// The answer that describes the task.
+    pub(super) fn answer(&self, id: &Id, era: Era) -> Pieces {
+        let result = match era {
+            Era::Legacy => self.task.clone(),
+            Era::Modern => {
+                format!("{}{},\"resultType\":\"complete\"{}}}", self.open(), self.more, bridge::server_meta())
+            }
+        };
+        Pieces::one(code::success(id, &result))
+    }
+
+    /// The notification that describes it to whoever listens for it, with this `_meta`, the text of an object.
+    pub(super) fn notification(&self, meta: &str) -> Bytes {
+        let (method, open, more) = (Method::TaskChanged.name(), self.open(), &self.more);
+        format!("{{\"jsonrpc\":\"2.0\",\"method\":\"{method}\",\"params\":{open}{more},\"_meta\":{meta}}}}}")
+            .into()
+    }
+
+    fn open(&self) -> &str {
+        self.task.strip_suffix('}').unwrap_or(&self.task)
+    }
 }
 
 /// An answer of the modern era that says nothing but that it was heard.
@@ -74,24 +90,24 @@ impl Task {
         Ours { id: &self.id, status, ttl: self.ttl_ms(), at: &self.created_at }
     }
 
-    /// The task as we know it, the text of an object.
-    pub(super) fn as_known(&self, era: Era) -> String {
+    /// The task as we know it, all of one moment.
+    pub(super) fn known(&self, era: Era) -> Look {
         let state = self.state();
-        let mut status = match &state.ending {
+        let requests = match (&state.ending, &self.place) {
+            (None, Place::Here(hosting)) => hosting.requests(),
+            (_, Place::Here(_) | Place::There(_) | Place::Nowhere) => String::new(),
+        };
+        let status = match &state.ending {
             Some(ending) => ending.status(era),
+            None if !requests.is_empty() => Status::InputRequired,
             None => state.status,
         };
-        if let (Place::Here(hosting), None) = (&self.place, &state.ending)
-            && hosting.is_asking()
-        {
-            status = Status::InputRequired;
-        }
         let message = state.message.as_ref().map(|text| format!(",\"statusMessage\":{text}"));
         let (ttl, interval) = match era {
             Era::Legacy => ("ttl", "pollInterval"),
             Era::Modern => ("ttlMs", "pollIntervalMs"),
         };
-        format!(
+        let task = format!(
             "{{\"taskId\":{},\"status\":\"{}\"{},\"createdAt\":\"{}\",\"lastUpdatedAt\":\"{}\",\"{ttl}\":{},\"{interval}\":{}}}",
             code::quote(&self.id),
             status.word(),
@@ -100,17 +116,14 @@ impl Task {
             state.updated_at,
             self.ttl_ms(),
             state.interval.unwrap_or(INTERVAL),
-        )
+        );
+        let more = state.ending.as_ref().map_or(requests, payload);
+        Look { status, task, more }
     }
 
-    /// The answer that describes a task as we know it, for a client of this era.
-    pub(super) fn known(&self, id: &Id, era: Era) -> Pieces {
-        let more = match (self.ending(), &self.place) {
-            (Some(ending), _) => payload(&ending),
-            (None, Place::Here(hosting)) => hosting.requests(),
-            (None, Place::There(_) | Place::Nowhere) => String::new(),
-        };
-        described(id, era, &self.as_known(era), &more)
+    /// The same without what it came to or asks, the text of an object.
+    pub(super) fn as_known(&self, era: Era) -> String {
+        self.known(era).task
     }
 
     /// The answer to `tasks/result` once it is known how the task ended (spec U-38).
@@ -124,10 +137,7 @@ impl Task {
                 let error = std::str::from_utf8(error).unwrap_or("{}");
                 code::error(id, error)
             }
-            Ending::Cancelled => {
-                let data = Some("{\"reason\":\"task_cancelled\"}");
-                code::failure(Some(id), code::INTERNAL_ERROR, "the task was cancelled", data)
-            }
+            Ending::Failed(error) => Error::from(*error).message(Some(id), Client::UNKNOWN),
         };
         Pieces::one(message)
     }
@@ -139,7 +149,13 @@ pub(super) fn payload(ending: &Ending) -> String {
     match ending {
         Ending::Result(result) => format!(",\"result\":{}", task::unrelated(&text(result))),
         Ending::Error(error) => format!(",\"error\":{}", text(error)),
-        Ending::Cancelled => String::new(),
+        Ending::Failed(TaskError::Cancelled) => String::new(),
+        Ending::Failed(error) => {
+            let message = Error::from(*error).message(None, Client::UNKNOWN);
+            let message = Frame::parse(message, &Budget::UPSTREAM).ok();
+            let error = message.as_ref().and_then(Frame::error).unwrap_or("{}");
+            format!(",\"error\":{error}")
+        }
     }
 }
 

@@ -109,7 +109,8 @@ impl Link {
             (Shape::Notification, _) => {
                 let Some(frame) = self.listened(frame, way) else { return };
                 let is_apart = is_about_the_server(&frame) || frame.method() == Some(Method::TaskStatus);
-                let taken = match self.cause(way).filter(|_| !is_apart) {
+                let cause = if is_apart { None } else { self.cause(self.heard_by(way, &frame), &frame) };
+                let taken = match cause {
                     Some(slot) => slot.told(frame),
                     None => self.inbox.push(frame),
                 };
@@ -129,8 +130,8 @@ impl Link {
             Behind::Many => None,
             // Some servers ask by the stream beside all requests. As where there is one stream only, that is not more than a single
             // call can have caused.
-            Behind::One(_) if way == Way::Beside => self.cause(Way::Common),
-            Behind::One(_) => self.cause(way),
+            Behind::One(_) if way == Way::Beside => self.cause(Way::Common, &frame),
+            Behind::One(_) => self.cause(way, &frame),
         };
         let taken = match cause {
             Some(slot) => slot.question(frame),
@@ -142,13 +143,31 @@ impl Link {
         }
     }
 
-    /// The request that made the server speak: the one whose stream it came by, or, where everything comes by one stream, the only
-    /// one of the one who is behind this seat (spec Q-03).
-    fn cause(&self, way: Way) -> Option<Arc<Slot>> {
+    /// By which way a notification counts as heard. What is logged beside all requests belongs to the only call of the one behind
+    /// this seat, if that call hears it nowhere else (spec X-12).
+    fn heard_by(&self, way: Way, frame: &Frame) -> Way {
+        let is_log = way == Way::Beside && frame.method() == Some(Method::LogMessage);
+        let hears = || self.cause(Way::Common, frame).is_some_and(|slot| slot.hears_beside());
+        if is_log && hears() { Way::Common } else { way }
+    }
+
+    /// The request that made the server speak: the one whose stream it came by, or, where everything comes by one stream, the one
+    /// that waits for the task it speaks of, or the only one of the one who is behind this seat (spec Q-03, U-30).
+    fn cause(&self, way: Way, frame: &Frame) -> Option<Arc<Slot>> {
+        let task = match way {
+            Way::Common => wire::task::about(frame),
+            Way::Answering(_) | Way::Beside => None,
+        };
         let pending = self.pending();
         let is_call = |open: &&Open| open.manner == Manner::Cancellable;
         let cause = match (way, &self.behalf.behind) {
             (Way::Answering(number), _) => pending.slots.get(&number).filter(is_call),
+            // Whoever began to wait first, when several do: they are of one client's user.
+            (Way::Common, Behind::One(_)) if task.is_some() => {
+                let waits = |open: &&Open| is_call(open) && open.slot.task() == task.as_deref();
+                let waiting = pending.slots.iter().filter(|(_, open)| waits(open));
+                waiting.min_by_key(|(number, _)| **number).map(|(_, open)| open)
+            }
             (Way::Common, Behind::One(_)) => {
                 let only = |aside: bool| {
                     let calls = pending.slots.values().filter(is_call);
@@ -202,7 +221,7 @@ impl Link {
                 let _told = slot.told(frame);
             }
             Some(_) if number < self.listening.load(Ordering::Relaxed) => {}
-            Some(_) if is_about_the_server(&frame) => {
+            Some(_) if is_about_the_server(&frame) || frame.method() == Some(Method::TaskChanged) => {
                 let kept = meta::for_upstream(frame.param("_meta"), None);
                 let change = Change { key: "_meta", value: kept.map(Cow::Owned) };
                 let plain = Frame::parse(frame.forward(None, &[change]), &self.budget);

@@ -31,10 +31,38 @@ const LISTS: [(&str, Kind, &str); 3] = [
 
 type Uris = BTreeSet<Box<str>>;
 
+/// What is listened for beside lists.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Topics {
+    /// Resources.
+    uris: Uris,
+    /// Tasks, by the server's own ids.
+    tasks: Uris,
+}
+
+impl Topics {
+    /// What a server of these facts can be asked for, of all that is wanted.
+    fn wanted(link: &Link, facts: &Facts) -> Topics {
+        let wishes = &link.behalf.wishes;
+        let tasks = if facts.takes_tasks() { wishes.tasks() } else { Uris::new() };
+        Topics { uris: wishes.uris(), tasks }
+    }
+
+    /// What is in it and not in the other.
+    fn beyond(&self, other: &Topics) -> Topics {
+        let beyond = |all: &Uris, other: &Uris| all.difference(other).cloned().collect();
+        Topics { uris: beyond(&self.uris, &other.uris), tasks: beyond(&self.tasks, &other.tasks) }
+    }
+
+    fn is_nothing(&self) -> bool {
+        self.uris.is_empty() && self.tasks.is_empty()
+    }
+}
+
 /// A request that the server took.
 struct Open {
     exchange: Exchange,
-    uris: Uris,
+    topics: Topics,
     since: Instant,
 }
 
@@ -54,14 +82,14 @@ pub(super) async fn listen(link: &Arc<Link>, facts: &Facts) -> Infallible {
     let (mut open, mut pause, mut broke) = (None::<Open>, SHORTEST_PAUSE, false);
     loop {
         changes.mark_unchanged();
-        let wanted = wishes.uris();
-        if !wanted.is_empty() && !lets_follow(facts) {
-            wishes.refuse(wanted.into_iter(), &unfollowed());
+        let wanted = Topics::wanted(link, facts);
+        if !wanted.uris.is_empty() && !lets_follow(facts) {
+            wishes.refuse(wanted.uris.into_iter(), &unfollowed());
             continue;
         }
         let is_right = match &open {
-            Some(open) => open.uris == wanted,
-            None => wanted.is_empty() && lists.is_empty(),
+            Some(open) => open.topics == wanted,
+            None => wanted.is_nothing() && lists.is_empty(),
         };
         if is_right {
             tokio::select! {
@@ -71,9 +99,9 @@ pub(super) async fn listen(link: &Arc<Link>, facts: &Facts) -> Infallible {
                     Err(_) => std::future::pending().await,
                 },
             }
-        } else if wanted.is_empty() && lists.is_empty() {
+        } else if wanted.is_nothing() && lists.is_empty() {
             open = None;
-            wishes.listened(&wanted, Uris::new(), &unheard());
+            wishes.listened(&wanted.uris, Uris::new(), &unheard());
             continue;
         } else {
             let was_open = open.is_some();
@@ -84,25 +112,26 @@ pub(super) async fn listen(link: &Arc<Link>, facts: &Facts) -> Infallible {
                         missed(link, &lists);
                     }
                     // INVARIANT: what is not honoured is refused from here on, so that what is wanted is what is open.
-                    wishes.listened(&wanted, honoured.clone(), &unheard());
-                    open = Some(Open { exchange, uris: honoured, since: Instant::now() });
+                    wishes.listened(&wanted.uris, honoured.uris.clone(), &unheard());
+                    wishes.untold(wanted.beyond(&honoured).tasks.into_iter());
+                    open = Some(Open { exchange, topics: honoured, since: Instant::now() });
                     continue;
                 }
                 Err(refused) => {
-                    let before = open.as_ref().map(|open| open.uris.clone());
                     let (error, is_final) = match refused {
                         Refused::Said(error) => (error, true),
-                        Refused::Failed(error) => (error, before.is_some()),
+                        Refused::Failed(error) => (error, open.is_some()),
                     };
                     if pause == SHORTEST_PAUSE {
                         tracing::warn!(%error, "a server does not let us listen");
                     }
                     // Those that are new may be why; without them all stays as it is.
                     if is_final {
-                        let before = before.unwrap_or_default();
-                        let new: Uris = wanted.difference(&before).cloned().collect();
-                        if !new.is_empty() {
-                            wishes.refuse(new.into_iter(), &error);
+                        let new =
+                            wanted.beyond(&open.as_ref().map(|open| open.topics.clone()).unwrap_or_default());
+                        if !new.is_nothing() {
+                            wishes.untold(new.tasks.into_iter());
+                            wishes.refuse(new.uris.into_iter(), &error);
                             continue;
                         }
                     }
@@ -140,14 +169,14 @@ fn lists(link: &Link, facts: &Facts) -> Vec<(Kind, &'static str)> {
 async fn begin(
     link: &Arc<Link>,
     lists: &[(Kind, &'static str)],
-    uris: &Uris,
+    wanted: &Topics,
     before: &mut Option<Open>,
-) -> Result<(Exchange, Uris), Refused> {
+) -> Result<(Exchange, Topics), Refused> {
     let heads = match link.is_modern_over_http() {
         true => Some(heads::modern(Method::SubscriptionsListen, None, &[]).map_err(Refused::Failed)?),
         false => None,
     };
-    let build = |id: &Id| request(id, lists, uris).into();
+    let build = |id: &Id| request(id, lists, wanted).into();
     let mut exchange = link.send(&build, heads, WAIT, Manner::Listening).map_err(Refused::Failed)?;
     let told = loop {
         tokio::select! {
@@ -158,9 +187,13 @@ async fn begin(
         }
     };
     exchange.pause();
-    let honoured = wire::meta::member(told.param("notifications"), "resourceSubscriptions");
-    let honoured: Uris = honoured.and_then(|raw| serde_json::from_str(raw).ok()).unwrap_or_default();
-    Ok((exchange, honoured.intersection(uris).cloned().collect()))
+    let honoured = |key, asked: &Uris| -> Uris {
+        let said = wire::meta::member(told.param("notifications"), key);
+        let said: Uris = said.and_then(|raw| serde_json::from_str(raw).ok()).unwrap_or_default();
+        said.intersection(asked).cloned().collect()
+    };
+    let uris = honoured("resourceSubscriptions", &wanted.uris);
+    Ok((exchange, Topics { uris, tasks: honoured("taskIds", &wanted.tasks) }))
 }
 
 async fn acknowledged(exchange: &mut Exchange) -> Result<wire::Frame, Refused> {
@@ -188,18 +221,25 @@ async fn ended(open: &mut Option<Open>) {
     }
 }
 
-fn request(id: &Id, lists: &[(Kind, &'static str)], uris: &Uris) -> String {
+fn request(id: &Id, lists: &[(Kind, &'static str)], topics: &Topics) -> String {
     let mut wanted: Vec<String> = lists.iter().map(|(_, member)| format!("\"{member}\":true")).collect();
-    if !uris.is_empty() {
-        let uris: Vec<String> = uris.iter().map(|uri| wire::code::quote(uri)).collect();
-        wanted.push(format!("\"resourceSubscriptions\":[{}]", uris.join(",")));
+    for (key, all) in [("resourceSubscriptions", &topics.uris), ("taskIds", &topics.tasks)] {
+        if !all.is_empty() {
+            let all: Vec<String> = all.iter().map(|one| wire::code::quote(one)).collect();
+            wanted.push(format!("\"{key}\":[{}]", all.join(",")));
+        }
     }
+    // Whoever asks about tasks has to take them (spec U-29).
+    let capabilities = match topics.tasks.is_empty() {
+        true => "{}".into(),
+        false => wire::task::declared("{}"),
+    };
     format!(
         r#"{{"jsonrpc":"2.0","id":{},"method":"{}","params":{{"notifications":{{{}}},"_meta":{}}}}}"#,
         id.raw(),
         Method::SubscriptionsListen.name(),
         wanted.join(","),
-        wire::client_meta(None, None, "{}"),
+        wire::client_meta(None, None, &capabilities),
     )
 }
 

@@ -49,6 +49,7 @@ fn the_table_is_as_agreed() {
         tasks/cancel                             Both Request Task Task 2025-11-25..2026-07-28 Tasks
         tasks/update                             Client Request Task Task 2026-07-28..2026-07-28 Tasks
         notifications/tasks/status               Both Notification Task Relay 2025-11-25..2025-11-25 Tasks
+        notifications/tasks                      Server Notification Task Relay 2026-07-28..2026-07-28 Tasks
         subscriptions/listen                     Client Request Nothing Listen 2026-07-28..2026-07-28 Subscriptions
         notifications/subscriptions/acknowledged Server Notification Nothing Relay 2026-07-28..2026-07-28 Subscriptions
     "#]].assert_eq(&table);

@@ -151,6 +151,31 @@ fn a_model_is_asked_without_the_context_of_others() {
 }
 
 #[test]
+fn a_model_is_asked_for_a_number_of_tokens() {
+    let params = |most: &str| {
+        format!(r#"{{"messages":[{{"role":"user","content":{{"type":"text","text":"t"}}}}]{most}}}"#)
+    };
+    for (most, fits) in [
+        ("1", true),
+        ("4096", true),
+        ("100.0", true),
+        ("1e3", true),
+        ("0", false),
+        ("-1", false),
+        ("1.5", false),
+        ("1e99", false),
+        ("\"9\"", false),
+        ("null", false),
+        ("[1]", false),
+    ] {
+        let said = params(&format!(r#","maxTokens":{most}"#));
+        let code = code_of(EVERYTHING, D, "sampling/createMessage", &said);
+        assert_eq!(code, (!fits).then_some(-32602), "spec Q-09: {most}");
+    }
+    assert_eq!(code_of(EVERYTHING, D, "sampling/createMessage", &params("")), Some(-32602));
+}
+
+#[test]
 fn tool_uses_and_results_of_a_question_match() {
     let messages = |messages: &str| format!(r#"{{"messages":[{messages}],"maxTokens":7}}"#);
     let using = r#"{"role":"assistant","content":[{"type":"tool_use","id":"a","name":"t","input":{}}]}"#;

@@ -208,10 +208,14 @@ pub(super) async fn sort(gateway: Arc<Gateway>, inboxes: Inboxes, mut notices: m
                 Some(Method::ElicitationComplete) => {
                     gateway.router.asking.links.tell_completed(&spec, &seat, &frame);
                 }
-                Some(said @ (Method::TaskStatus | Method::Progress)) => {
+                Some(said @ (Method::TaskStatus | Method::TaskChanged | Method::Progress)) => {
                     let tenant = TenantId::new(Arc::clone(&spec.tenant));
                     let place = Place { seat, declared, upstream: Arc::clone(&spec.id) };
-                    let tell = if said == Method::Progress { tasks::reported } else { tasks::told };
+                    let tell = match said {
+                        Method::Progress => tasks::reported,
+                        Method::TaskChanged => tasks::changed,
+                        _ => tasks::told,
+                    };
                     tell(&gateway.router.tasks, &tenant, place, &frame);
                 }
                 Some(Method::LogMessage | Method::ResourceUpdated) => {

@@ -49,11 +49,14 @@ impl Router {
         ears: (&mut Talk<'_>, &mut Hearing<'_>),
         lane: &mut Lane,
     ) -> Option<Result<Frame, Gone>> {
-        let awaited = Awaited::new(&self.tasks, rounds.connection, native);
+        let mut awaited = Awaited::new(&self.tasks, rounds.connection, native);
         let timeouts = &rounds.asker.source.config.timeouts;
         // A client that takes tasks knows of it as one of ours, which may take as long as any.
         let most = match lane.outbox.hosting() {
-            Some(hosting) if hosting.begin().await => USUAL,
+            Some(hosting) if hosting.begin().await => {
+                awaited.for_task(hosting, rounds.upstream);
+                USUAL
+            }
             Some(_) | None => timeouts.call_max,
         };
         let done = match awaited.outcome(most) {

@@ -7,7 +7,7 @@ use wire::{Era, Frame, Method, input, task::Status};
 use super::About;
 use crate::{
     asking::Talk,
-    error::Error,
+    error::{Error, TaskError},
     router::{Answered, Heard, Hearing, Lane, hear},
     tasks::{
         Ending, Place, There,
@@ -86,7 +86,7 @@ impl About<'_> {
             }
             match said.status {
                 Status::Completed | Status::Failed => return self.inlined(&said, there),
-                Status::Cancelled => return Ok(Ending::Cancelled),
+                Status::Cancelled => return Ok(Ending::Failed(TaskError::Cancelled)),
                 // Its upstream takes back that it is over; nobody could wait for what becomes of that.
                 Status::Working | Status::InputRequired if was_over => return Err(Missed::Unknown),
                 Status::InputRequired => {

@@ -17,19 +17,23 @@ fn tasks() -> Arc<Tasks> {
 
 fn begin(tasks: &Arc<Tasks>, subject: &str, ttl: u64) -> Arc<Task> {
     let slot = tasks.reserve(&principal(subject)).expect("a place");
-    let thing = Arc::new(Thing {
-        upstream: "hub".into(),
+    let task =
+        Task::new(&slot, (&"default".into(), &Arc::new(tool("hub", "act"))), Some(ttl), Place::Nowhere);
+    slot.put(task)
+}
+
+fn tool(upstream: &str, native: &str) -> Thing {
+    Thing {
+        upstream: upstream.into(),
         sort: Sort::Tool,
         exposed: "hub__act".into(),
-        native: "act".into(),
+        native: native.into(),
         digest: None,
         standing: Standing::Offered,
         mirrors: Arc::default(),
         tasks: Default::default(),
         facts: Arc::new(Facts::unknown("hub__act")),
-    });
-    let task = Task::new(&slot, (&"default".into(), &thing), Some(ttl), Place::Nowhere);
-    slot.put(task)
+    }
 }
 
 #[test]
@@ -49,6 +53,14 @@ fn a_task_is_found_by_its_principal_at_its_endpoint_until_it_is_too_old() {
 }
 
 #[test]
+fn a_name_that_means_another_tool_by_now_is_not_that_of_a_task() {
+    let tasks = tasks();
+    let task = begin(&tasks, "ann", 60_000);
+    assert!(task.is_of(&tool("hub", "act")));
+    assert!(!task.is_of(&tool("hub", "Act")) && !task.is_of(&tool("hut", "act")));
+}
+
+#[test]
 fn a_place_that_is_not_used_is_given_back_and_one_that_is_over_is_none() {
     let tasks = tasks();
     for _ in 0..2 * LIVE {
@@ -57,7 +69,7 @@ fn a_place_that_is_not_used_is_given_back_and_one_that_is_over_is_none() {
     let kept: Vec<_> = (0..LIVE).map(|_| begin(&tasks, "ann", 60_000)).collect();
     assert!(tasks.reserve(&principal("ann")).is_err());
     assert!(tasks.reserve(&principal("bob")).is_ok());
-    tasks.finish(&kept[0], Ending::Cancelled);
+    tasks.finish(&kept[0], Ending::Failed(TaskError::Cancelled));
     assert!(tasks.reserve(&principal("ann")).is_ok());
 }
 
@@ -74,7 +86,7 @@ fn results_beyond_what_a_tenant_may_keep_are_not_kept_and_that_is_said() {
         .collect();
     assert_eq!(ends.iter().map(|(_, kept)| *kept).collect::<Vec<_>>(), [true, true, false]);
     // The first ending stands, and its room comes back.
-    tasks.finish(&ends[0].0, Ending::Cancelled);
+    tasks.finish(&ends[0].0, Ending::Failed(TaskError::Cancelled));
     assert!(matches!(ends[0].0.ending(), Some(Ending::Result(_))));
     tasks.forget(&ends[0].0);
     // An answer that comes when its task is forgotten takes no room.
