@@ -6,6 +6,10 @@ use admission::{AskKind, Draft, Effect, Glob, Policy, Rules, Sort, TenantId, Tru
 use config::{Asking, Config, Deed, Mode, Pattern, PolicyRule};
 use wire::Method;
 
+mod trial;
+
+pub use trial::{Question, Trial, TrialError, Tried, View};
+
 /// The rules of all tenants did not compile; the configuration was not checked before.
 #[derive(Debug, thiserror::Error)]
 #[error("tenant `{tenant}`: rule `{rule}` {why}")]
