@@ -268,7 +268,7 @@ impl Drop for Undo<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::{MOST_URIS, Step, Wishes};
+    use super::{MOST_TASKS, MOST_URIS, Step, Wishes};
     use crate::error::UpstreamError;
 
     /// Wants this and nothing else.
@@ -336,6 +336,27 @@ mod tests {
         let wishes = Wishes::default();
         let given_up = tokio::time::timeout(std::time::Duration::ZERO, wishes.add("a:1")).await;
         assert!(given_up.is_err() && !wishes.has_uris());
+    }
+
+    #[test]
+    fn a_task_is_listened_for_while_somebody_watches_it_and_its_server_tells_of_it() {
+        let wishes = Wishes::default();
+        let (one, two) = (wishes.watch_task("1"), wishes.watch_task("1"));
+        let other = wishes.watch_task("2");
+        assert_eq!(wishes.tasks(), ["1".into(), "2".into()].into());
+        wishes.untold(["2".into()].into_iter());
+        assert_eq!(wishes.tasks(), ["1".into()].into());
+        // Another conversation may be with one that tells.
+        wishes.begin();
+        assert_eq!(wishes.tasks().len(), 2);
+        drop((one, other));
+        assert_eq!(wishes.tasks(), ["1".into()].into());
+        drop(two);
+        assert!(wishes.tasks().is_empty());
+        let many: Vec<_> = (0..=MOST_TASKS).map(|n| wishes.watch_task(&n.to_string())).collect();
+        assert_eq!(wishes.tasks().len(), MOST_TASKS);
+        drop(many);
+        assert!(wishes.tasks().is_empty());
     }
 
     #[tokio::test]

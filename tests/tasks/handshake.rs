@@ -1,5 +1,7 @@
 //! Tasks of 2025-11-25 on both sides.
 
+use testkit::Stream;
+
 use super::*;
 
 #[test]
@@ -134,7 +136,8 @@ fn of_two_tasks_of_one_process_each_is_asked_for_by_its_name_or_nobody_is() {
     let told = Step::result(r#"{"content":[],"structuredContent":{"answer":${answer},"of":${params}}}"#);
     let made = task("working").replace(r#""1""#, r#""t${id}""#);
     for (task, is_known) in [("${params}", true), (r#"{"taskId":"invented"}"#, false), ("7", false)] {
-        let steps = [Step::gate("both"), ask(task), told.clone()];
+        // Both are open until both were answered: a single one would be asked.
+        let steps = [Step::gate("both"), ask(task), Step::gate("told"), told.clone()];
         let script = core()
             .on_call("may", &[Step::result(&format!(r#"{{"task":{{{made}}}}}"#))])
             .on("tasks/result", &steps);
@@ -146,18 +149,23 @@ fn of_two_tasks_of_one_process_each_is_asked_for_by_its_name_or_nobody_is() {
         let journal = daemon.journal("alpha");
         until("both requests", || (journal.received("tasks/result").len() == 2).then_some(()));
         journal.open("both");
-        for (id, pending) in ids.iter().zip(begun) {
-            let messages = if is_known {
-                let mut stream = pending.stream();
+        let messages = if is_known {
+            let mut streams = begun.map(|pending| pending.stream());
+            for (id, stream) in ids.iter().zip(&mut streams) {
                 let question = stream.next_message().unwrap();
                 assert_eq!(question["params"]["_meta"][RELATED], json!({ "taskId": id }), "{question}");
                 let answer = json!({ "action": "accept", "content": { "of": id } });
                 let body = format!(r#"{{"jsonrpc":"2.0","id":{},"result":{answer}}}"#, question["id"]);
                 assert_eq!(client.say(&body).status, 202);
-                stream.all()
-            } else {
-                pending.answer().messages()
-            };
+            }
+            journal.open("told");
+            streams.map(Stream::all)
+        } else {
+            until("both answers", || (journal.answers().len() == 2).then_some(()));
+            journal.open("told");
+            begun.map(|pending| pending.answer().messages())
+        };
+        for (id, messages) in ids.iter().zip(messages) {
             let result = messages.last().unwrap()["result"].clone();
             let answer = &result["structuredContent"]["answer"];
             match is_known {
