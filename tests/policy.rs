@@ -111,7 +111,7 @@ fn rules_are_tried_without_a_gateway() {
     assert_eq!(told["message"], "At most ten.");
     let verdicts: Vec<_> = told["rules"].as_array().unwrap().iter().map(|rule| &rule["verdict"]).collect();
     assert_eq!(verdicts, ["differs", "differs", "matches", "matches"]);
-    assert_eq!(told["rules"][0]["why"], "tools");
+    assert_eq!(told["rules"][0]["why"], "what it is about");
     let without = explained(&["alpha__act"]);
     assert_eq!((&without["outcome"], &without["rules"][2]["verdict"]), (&json!("deny"), &json!("error")));
     assert_eq!(explained(&["alpha__wipe", "--principal", "ann"])["outcome"], "allow");

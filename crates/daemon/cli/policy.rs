@@ -187,7 +187,7 @@ fn readable(tenant: &Tenant, tried: &Tried) -> String {
     for view in &tried.opinions {
         let shadow = if view.shadow { ", in shadow" } else { "" };
         let why = match (view.verdict, &view.why) {
-            ("differs", Some(key)) => format!("does not match: `{key}`"),
+            ("differs", Some(key)) => format!("does not match: {key}"),
             ("error", Some(why)) => format!("has no answer, which denies: {why}"),
             (verdict, _) => verdict.to_owned(),
         };

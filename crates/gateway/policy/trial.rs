@@ -88,7 +88,7 @@ pub struct View {
     pub shadow: bool,
     /// `matches`, `differs`, `error` or `depends`.
     pub verdict: &'static str,
-    /// The key that differs, or why its condition has no answer.
+    /// What differs, or why its condition has no answer.
     pub why: Option<String>,
 }
 
