@@ -129,7 +129,7 @@ enum PolicyCommand {
         output: Output,
     },
     /// What each rule says of one call, and why
-    Explain(ExplainArgs),
+    Explain(Box<ExplainArgs>),
 }
 
 #[derive(Debug, Args)]

@@ -49,7 +49,7 @@ pub(super) fn fact(text: &str) -> Result<Fact, String> {
 pub(super) fn run(command: PolicyCommand) -> Result<(), Failure> {
     match command {
         PolicyCommand::Test { file, output } => test(file, output.output),
-        PolicyCommand::Explain(args) => explain(args),
+        PolicyCommand::Explain(args) => explain(*args),
     }
 }
 
