@@ -30,6 +30,7 @@ over! {
     a_server_is_told_what_its_client_can_do_and_no_more
     a_question_that_the_client_or_the_tenant_does_not_allow_is_refused
     sampling_and_roots_are_carried_where_the_tenant_allows_them
+    an_upstream_asks_no_more_than_its_quota
     a_user_is_told_which_of_several_servers_asks
     silence_is_no_yes_and_the_call_does_not_age_while_somebody_thinks
     a_call_that_is_cancelled_takes_its_question_back
@@ -221,6 +222,23 @@ fn sampling_and_roots_are_carried_where_the_tenant_allows_them(reach: Reach) {
     answer(&client, &asked, r#""result":{"roots":[{"uri":"file:///home/ada"}]}"#);
     let told = stream.all().pop().unwrap()["result"].clone();
     assert!(told.to_string().contains("file:///home/ada"), "{told}");
+}
+
+/// Spec Q-09: beyond its quota the server gets an error, and the client is not contacted.
+fn an_upstream_asks_no_more_than_its_quota(reach: Reach) {
+    let quota =
+        "limits: [{ name: model, per: upstream, method: sampling/createMessage, rate: 1/h, burst: 1 }]";
+    let setup = Setup::one("alpha", legacy("sampling/createMessage", SAMPLE));
+    let daemon = settled(&setup.tenant("allow: [sampling]").tenant(quota), reach, &["alpha"]);
+    let client = able(&daemon, "2025-06-18", ALL);
+    let mut stream = call(&client);
+    let asked = question(&mut stream, "sampling/createMessage");
+    answer(&client, &asked, r#""error":{"code":-1,"message":"no"}"#);
+    stream.all();
+    // One message and no stream: its call brings the client an answer and no question.
+    let result = client.call("alpha__ask", "{}");
+    assert!(result["structuredContent"]["answer"]["error"]["code"].is_i64(), "{result}");
+    daemon.entry("the refusal", |line| line["rule"] == "limit:model" && line["outcome"] == "denied");
 }
 
 fn a_user_is_told_which_of_several_servers_asks(reach: Reach) {
