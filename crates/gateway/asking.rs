@@ -15,6 +15,7 @@ use wire::{Budget, Era, Frame, Method, Revision, Shape, code, input};
 use crate::{
     audit::{Audit, AuditError, Outcome, Record},
     catalog::Source,
+    error::LimitError,
     limits::Limits,
     policy,
     router::Context,
@@ -153,6 +154,23 @@ enum Refusal {
     Ruled,
 }
 
+/// What keeps a question from its client, whatever that could answer.
+enum Against {
+    /// A rule of the tenant's.
+    Rule(admission::Refusal),
+    /// It was asked as often as it may be.
+    Limit(LimitError),
+}
+
+impl Against {
+    fn note(&self, record: &mut Record) {
+        match self {
+            Against::Rule(refusal) => record.ruled_out(refusal),
+            Against::Limit(error) => record.limited(error.rule()),
+        }
+    }
+}
+
 impl Refusal {
     fn code(self) -> i64 {
         match self {
@@ -239,8 +257,8 @@ impl<'a> Asker<'a> {
         self.source.config.timeouts.answer
     }
 
-    /// What the tenant's rules say against a question.
-    fn ruled(&self, question: &Frame) -> Option<admission::Refusal> {
+    /// What the tenant's rules and limits have against a question.
+    fn against(&self, question: &Frame) -> Option<Against> {
         let (kind, counted) = match question.method()? {
             Method::SamplingCreate => (AskKind::Sampling, Counted::Sampling),
             Method::ElicitationCreate => (AskKind::Elicitation, Counted::Elicitation),
@@ -253,10 +271,10 @@ impl<'a> Asker<'a> {
             Verdict::Allow => {
                 let limited =
                     self.asking.limits.question(&self.snapshot.limits, asker, (counted, upstream.0));
-                limited.err().map(|error| admission::Refusal::by(error.rule()))
+                limited.err().map(Against::Limit)
             }
-            Verdict::Hold(rule) => Some(admission::Refusal::by(rule)),
-            Verdict::Deny(refusal) => Some(refusal),
+            Verdict::Hold(rule) => Some(Against::Rule(admission::Refusal::by(rule))),
+            Verdict::Deny(refusal) => Some(Against::Rule(refusal)),
         }
     }
 
@@ -301,8 +319,8 @@ impl<'a> Asker<'a> {
         outbox: &Arc<Outbox>,
         record: &mut Record,
     ) -> Result<(Method, Put), Refusal> {
-        if let Some(refusal) = self.ruled(question) {
-            record.ruled_out(&refusal);
+        if let Some(against) = self.against(question) {
+            against.note(record);
             return Err(Refusal::Ruled);
         }
         let params = question.params().unwrap_or("{}");
@@ -337,11 +355,11 @@ impl<'a> Asker<'a> {
 
     /// Judges a question that a modern client is to find in a result. What is refused is on record.
     async fn hold(&self, question: &Frame, number: usize) -> Result<Question, Refusal> {
-        let ruled = self.ruled(question);
-        let refusal = match rounds::may_ask(self.call.method) {
-            _ if ruled.is_some() => Refusal::Ruled,
-            false => Refusal::Modern,
-            true => {
+        let against = self.against(question);
+        let refusal = match &against {
+            Some(_) => Refusal::Ruled,
+            None if !rounds::may_ask(self.call.method) => Refusal::Modern,
+            None => {
                 let params = question.params().unwrap_or("{}");
                 match question::put(question.method_name(), params, &self.terms()) {
                     Ok((method, params)) => {
@@ -351,12 +369,23 @@ impl<'a> Asker<'a> {
                 }
             }
         };
+        self.turn_down(question, against.as_ref(), refusal).await?;
+        Err(refusal)
+    }
+
+    /// Puts on record that a question is not put.
+    async fn turn_down(
+        &self,
+        question: &Frame,
+        against: Option<&Against>,
+        refusal: Refusal,
+    ) -> Result<(), Refusal> {
         let mut record = self.record(question).await?;
-        if let Some(ruled) = &ruled {
-            record.ruled_out(ruled);
+        if let Some(against) = against {
+            against.note(&mut record);
         }
         record.close(Outcome::Denied, Some(refusal.reason()), 0);
-        Err(refusal)
+        Ok(())
     }
 
     /// Writes that a question goes to a modern client, in so many bytes; only then may it leave (invariant 5). Its record

@@ -17,7 +17,6 @@ use super::{
     question,
 };
 use crate::{
-    audit::Outcome,
     bridge,
     error::{CatalogError, Error, Relayed},
     router::seat_key,
@@ -227,20 +226,21 @@ impl Asker<'_> {
     /// A question of an answer as a message, and its params as the client is to see them. What is refused is on record.
     async fn judged(&self, method: &str, params: &str) -> Result<(Frame, String), Error> {
         let asked = as_frame(method, params).ok_or_else(malformed)?;
-        if let Some(ruled) = self.ruled(&asked) {
-            let mut record = self.record(&asked).await.map_err(|refusal| Box::new(refused(refusal)))?;
-            record.ruled_out(&ruled);
-            record.close(Outcome::Denied, Some(Refusal::Ruled.reason()), 0);
-            return Err(Box::new(refused(Refusal::Ruled)).into());
-        }
-        match question::put(method, params, &self.terms()) {
-            Ok((_, shown)) => Ok((asked, shown)),
-            Err(unfit) => {
-                let record = self.record(&asked).await.map_err(|refusal| Box::new(refused(refusal)))?;
-                record.close(Outcome::Denied, Some(unfit.reason()), 0);
-                Err(Box::new(self.unmet(unfit, method, params)).into())
-            }
-        }
+        let against = self.against(&asked);
+        let refusal = match &against {
+            Some(_) => Refusal::Ruled,
+            None => match question::put(method, params, &self.terms()) {
+                Ok((_, shown)) => return Ok((asked, shown)),
+                Err(unfit) => unfit.into(),
+            },
+        };
+        let told = self.turn_down(&asked, against.as_ref(), refusal).await;
+        told.map_err(|refusal| Box::new(refused(refusal)))?;
+        let unmet = match refusal {
+            Refusal::Unfit(unfit) => self.unmet(unfit, method, params),
+            other => refused(other),
+        };
+        Err(Box::new(unmet).into())
     }
 
     /// Puts on record that a client reads this in an answer.

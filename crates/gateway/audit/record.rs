@@ -222,10 +222,6 @@ impl Record {
 
     /// A rule keeps the question of an upstream from its client.
     pub(crate) fn ruled_out(&mut self, refusal: &Refusal) {
-        if refusal.rule.starts_with("limit:") {
-            // No rule of a policy is called so.
-            return self.limited(refusal.rule.clone().into());
-        }
         self.facts.decision = Some(Word::Deny);
         self.facts.spoke = Some((CheckName::Policy, refusal.rule.clone()));
     }
