@@ -132,7 +132,8 @@ impl Gateway {
         let pool = Pool::new(memory, notice_sender, IDLE_PROCESS);
         // What it signs may be asked for by any later configuration.
         tokens.prepare().await?;
-        let snapshot = compiled(&config, (&supervisor, tokens.known()), None)?.opened(&config);
+        let compiled = compiled(&config, (&supervisor, tokens.known()), None)?;
+        let snapshot = compiled.in_force(Arc::clone(&config), None);
         let session_limits = SessionLimits {
             idle: config.session.idle,
             absolute: config.session.absolute,
@@ -304,18 +305,22 @@ fn compiled(
 }
 
 impl Compiled {
-    /// The first snapshot: every upstream is about to start.
-    fn opened(self, config: &Arc<Config>) -> Snapshot {
+    /// In force from now on. Catalogs of the snapshot before go on under their new terms; in the others every upstream is
+    /// about to start.
+    fn in_force(self, config: Arc<Config>, before: Option<&Snapshot>) -> Snapshot {
         let now = Instant::now();
-        let catalog =
-            |(tenant, terms): (TenantId, Terms)| (tenant.clone(), Arc::new(Catalog::new(tenant, terms, now)));
-        Snapshot {
-            config: Arc::clone(config),
-            authn: self.authn,
-            checks: self.checks,
-            limits: self.limits,
-            catalogs: self.terms.into_iter().map(catalog).collect(),
-        }
+        let catalog = |(tenant, terms): (TenantId, Terms)| {
+            let catalog = match before.and_then(|before| before.catalogs.get(&tenant)) {
+                Some(catalog) => {
+                    catalog.retune(terms, now);
+                    Arc::clone(catalog)
+                }
+                None => Arc::new(Catalog::new(tenant.clone(), terms, now)),
+            };
+            (tenant, catalog)
+        };
+        let catalogs = self.terms.into_iter().map(catalog).collect();
+        Snapshot { config, authn: self.authn, checks: self.checks, limits: self.limits, catalogs }
     }
 }
 

@@ -22,7 +22,10 @@ use tokio::{
     task::JoinSet,
     time::Instant,
 };
-use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use tokio_util::{
+    sync::{CancellationToken, DropGuard},
+    task::TaskTracker,
+};
 use upstream::{Connection, Notice, Spec};
 use wire::Kind;
 
@@ -45,9 +48,9 @@ pub(crate) struct Refresh {
     tasks: TaskTracker,
     inboxes: Inboxes,
     /// Tenants whose changes are announced, and what ends that.
-    announced: Mutex<HashMap<TenantId, CancellationToken>>,
+    announced: Mutex<HashMap<TenantId, DropGuard>>,
     /// What ends the watch over each issuer's keys.
-    watched: Mutex<Vec<(Watched, CancellationToken)>>,
+    watched: Mutex<Vec<(Watched, DropGuard)>>,
 }
 
 /// What happened to one upstream since somebody last looked.
@@ -75,8 +78,8 @@ struct Followed {
     inbox: Arc<Inbox>,
     /// What it was when that began: what servers of an earlier configuration still say is not its word.
     spec: Arc<Spec>,
-    /// Ends the tasks that keep it.
-    stop: CancellationToken,
+    /// Ends the tasks that keep it, with this.
+    _stop: DropGuard,
 }
 
 impl Refresh {
@@ -107,28 +110,18 @@ impl Refresh {
         let snapshot = gateway.snapshot.load_full();
         self.watch_keys(&snapshot);
         let mut announced = self.announced.lock().unwrap_or_else(PoisonError::into_inner);
-        announced.retain(|tenant, stop| {
-            let stays = snapshot.catalogs.contains_key(tenant);
-            if !stays {
-                stop.cancel();
-            }
-            stays
-        });
+        announced.retain(|tenant, _| snapshot.catalogs.contains_key(tenant));
         let mut inboxes = self.inboxes.lock().unwrap_or_else(PoisonError::into_inner);
         inboxes.retain(|(tenant, id), followed| {
             let catalog = snapshot.catalogs.get(&TenantId::new(Arc::clone(tenant)));
             let source = catalog.and_then(|catalog| catalog.source(id));
-            let stays = source.is_some_and(|source| source.spec == followed.spec);
-            if !stays {
-                followed.stop.cancel();
-            }
-            stays
+            source.is_some_and(|source| source.spec == followed.spec)
         });
         for catalog in snapshot.catalogs.values() {
             if !announced.contains_key(&catalog.tenant) {
                 let stop = self.stop.child_token();
-                announced.insert(catalog.tenant.clone(), stop.clone());
                 self.spawn(announce(Arc::clone(gateway), Arc::clone(catalog)), &stop);
+                announced.insert(catalog.tenant.clone(), stop.drop_guard());
             }
             for (id, source) in &catalog.terms().sources {
                 let key = (Arc::clone(catalog.tenant.name()), Arc::clone(id));
@@ -148,25 +141,19 @@ impl Refresh {
             (Arc::clone(gateway), Arc::clone(catalog), Arc::clone(&source.config.id));
         self.spawn(Reader::new(&gateway, &catalog, &id, Arc::clone(&inbox)).run(), &stop);
         self.spawn(notices::pass_on(gateway, catalog, id, Arc::clone(&inbox)), &stop);
-        Followed { inbox, spec: Arc::clone(&source.spec), stop }
+        Followed { inbox, spec: Arc::clone(&source.spec), _stop: stop.drop_guard() }
     }
 
     /// Keys are watched once for as long as any snapshot has them.
     fn watch_keys(&self, snapshot: &Snapshot) {
         let mut watched = self.watched.lock().unwrap_or_else(PoisonError::into_inner);
         let now = snapshot.authn.key_sets();
-        watched.retain(|(keys, stop)| {
-            let stays = now.iter().any(|one| one.is(keys));
-            if !stays {
-                stop.cancel();
-            }
-            stays
-        });
+        watched.retain(|(keys, _)| now.iter().any(|one| one.is(keys)));
         for keys in now {
             if !watched.iter().any(|(known, _)| known.is(&keys)) {
                 let stop = self.stop.child_token();
                 self.spawn(keys.clone().watch(), &stop);
-                watched.push((keys, stop));
+                watched.push((keys, stop.drop_guard()));
             }
         }
     }
@@ -213,6 +200,14 @@ struct Reader {
     read: Option<Arc<Source>>,
 }
 
+impl News {
+    /// What a server said of itself.
+    fn connected(connection: &Connection) -> News {
+        let facts = connection.facts();
+        News::Connected { capabilities: facts.capabilities.clone(), instructions: facts.instructions.clone() }
+    }
+}
+
 impl Reader {
     fn new(gateway: &Arc<Gateway>, catalog: &Arc<Catalog>, id: &Arc<str>, inbox: Arc<Inbox>) -> Reader {
         Reader {
@@ -255,17 +250,13 @@ impl Reader {
         }
         if let Some(connection) = up {
             self.gateway.metrics.upstream_up(tenant, &self.id, true);
-            let facts = connection.facts();
-            let (capabilities, instructions) = (facts.capabilities.clone(), facts.instructions.clone());
-            self.catalog.learn(&source, News::Connected { capabilities, instructions });
+            self.catalog.learn(&source, News::connected(&connection));
             self.connection = Some(connection);
             self.gateway.save_eras().await;
             self.read(Kind::ALL.into_iter().collect(), 0).await;
         } else if again && self.is_outdated(&source) {
             if let Some(connection) = &self.connection {
-                let facts = connection.facts();
-                let (capabilities, instructions) = (facts.capabilities.clone(), facts.instructions.clone());
-                self.catalog.learn(&source, News::Connected { capabilities, instructions });
+                self.catalog.learn(&source, News::connected(connection));
             }
             self.read(Kind::ALL.into_iter().collect(), 0).await;
         } else if !changed.is_empty() {

@@ -1,16 +1,11 @@
 //! A new configuration in the place of the old one, while everything goes on that did not change.
 
-use std::{
-    collections::{HashMap, HashSet},
-    sync::{Arc, MutexGuard, PoisonError},
-    time::Instant,
-};
+use std::sync::{Arc, MutexGuard, PoisonError};
 
 use admission::TenantId;
 use config::Config;
 
 use super::{Gateway, OpenError, compiled};
-use crate::{catalog::Catalog, snapshot::Snapshot};
 
 /// What came of a new configuration that was taken.
 #[derive(Debug, PartialEq, Eq)]
@@ -39,21 +34,7 @@ impl Gateway {
         let config = Arc::new(old.config.taking(config));
         let fresh = compiled(&config, (&self.supervisor, self.tokens.known()), Some(&old.authn))?;
         // From here on nothing can fail.
-        let now = Instant::now();
-        let mut catalogs = HashMap::new();
-        for (tenant, terms) in fresh.terms {
-            let catalog = match old.catalogs.get(&tenant) {
-                Some(catalog) => {
-                    catalog.retune(terms, now);
-                    Arc::clone(catalog)
-                }
-                None => Arc::new(Catalog::new(tenant.clone(), terms, now)),
-            };
-            catalogs.insert(tenant, catalog);
-        }
-        let snapshot =
-            Snapshot { config, authn: fresh.authn, checks: fresh.checks, limits: fresh.limits, catalogs };
-        self.snapshot.store(Arc::new(snapshot));
+        self.snapshot.store(Arc::new(fresh.in_force(config, Some(&old))));
         self.follow();
         self.metrics.reloaded(true);
         *self.refused() = None;
@@ -85,17 +66,10 @@ impl Gateway {
             source(&spec.tenant, &spec.id).is_some_and(|source| *source.spec == *spec)
         });
         self.start_catalog_connections();
-        let served: HashSet<(&TenantId, Arc<str>)> = snapshot
-            .catalogs
-            .iter()
-            .flat_map(|(tenant, catalog)| {
-                catalog.views().into_iter().map(move |view| (tenant, Arc::clone(&view.server)))
-            })
-            .collect();
-        // Nobody could answer them any more.
-        let homeless = |tenant: &TenantId, server: &Arc<str>| !served.contains(&(tenant, Arc::clone(server)));
         for session in self.sessions.all() {
-            if homeless(&session.principal.tenant, &session.server) {
+            let catalog = snapshot.catalogs.get(&session.principal.tenant);
+            // Nobody could answer it any more.
+            if catalog.and_then(|catalog| catalog.server(&session.server)).is_none() {
                 self.sessions.end(&session);
             }
         }
