@@ -18,7 +18,7 @@ mod relayed;
 use cleaned::cleaned;
 pub(crate) use ended::TaskError;
 pub(crate) use failed::{Failed, Refused};
-pub(crate) use limit::{LimitError, Spent, SpentOf};
+pub(crate) use limit::{LimitError, Spent, SpentOf, Told};
 pub(crate) use relayed::Relayed;
 
 /// The longest text of a stranger that is passed on, in bytes (spec Z-05).

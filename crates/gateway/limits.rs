@@ -21,17 +21,13 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use wire::{Digest, Method};
 
 use crate::{
-    error::{LimitError, Spent, SpentOf},
+    error::{LimitError, Spent, SpentOf, Told},
     visit::Visit,
 };
 
 use bucket::Quota;
 use clock::{Clock, Moment};
-pub(crate) use key::Key;
-#[cfg(test)]
-pub(crate) use key::Keys;
-#[cfg(not(test))]
-use key::Keys;
+pub(crate) use key::{Key, Keys};
 use meter::{Kept, Meter};
 use rules::Rule;
 pub(crate) use rules::{Rules, TenantRules};
@@ -142,9 +138,9 @@ impl Limits {
                 let meter = rule.subjects(kept).of(key);
                 match take(rule, meter, now) {
                     Ok(one) => taken.push(one),
-                    Err((of, after)) => {
+                    Err(short) => {
                         taken.iter().for_each(|taken| taken.give_back(now));
-                        return Err(spent(rule, of, after, call.method));
+                        return Err(spent(rule, short, Told::of(call.method)));
                     }
                 }
             }
@@ -183,14 +179,7 @@ impl Limits {
             let Some(most) = rule.streams else { continue };
             let meter = rule.subjects(kept).of(self.keys.principal(principal));
             if !meter.streams.take(most) {
-                let spent = Spent {
-                    rule: Arc::clone(&rule.name),
-                    of: SpentOf::Streams,
-                    after: PLACE,
-                    tool: false,
-                    transport: true,
-                };
-                return Err(LimitError::Spent(Box::new(spent)));
+                return Err(spent(rule, (SpentOf::Streams, PLACE), Told::Transport));
             }
             charge.0.push(meter);
         }
@@ -220,8 +209,7 @@ impl Limits {
             let meter = rule.subjects(kept).of(key);
             if let Err(after) = meter.rate.take(&quota, 1, now.at) {
                 taken.iter().for_each(|(meter, quota)| meter.rate.give_back(quota, 1));
-                let after = Duration::from_nanos(after);
-                return Err(spent(rule, SpentOf::Rate, after, Method::ResourcesRead));
+                return Err(spent(rule, (SpentOf::Rate, Duration::from_nanos(after)), Told::Caller));
             }
             taken.push((meter, quota));
         }
@@ -361,14 +349,8 @@ fn is_shown(checks: &Checks, call: &Call) -> bool {
     }
 }
 
-fn spent(rule: &Rule, of: SpentOf, after: Duration, method: Method) -> LimitError {
-    LimitError::Spent(Box::new(Spent {
-        rule: Arc::clone(&rule.name),
-        of,
-        after,
-        tool: method == Method::ToolsCall,
-        transport: method == Method::Initialize,
-    }))
+fn spent(rule: &Rule, (of, after): (SpentOf, Duration), told: Told) -> LimitError {
+    LimitError::Spent(Box::new(Spent { rule: Arc::clone(&rule.name), of, after, told }))
 }
 
 fn size(bytes: usize) -> u64 {

@@ -2,7 +2,7 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
-use wire::code;
+use wire::{Method, code};
 
 use super::{Origin, Said};
 use crate::limits::{Circle, Runaway};
@@ -60,10 +60,30 @@ pub(crate) struct Spent {
     pub(crate) of: SpentOf,
     /// When there is again.
     pub(crate) after: Duration,
-    /// The call was a `tools/call`.
-    pub(crate) tool: bool,
-    /// What was asked for belongs to the transport: a session, a stream.
-    pub(crate) transport: bool,
+    /// Who is told.
+    pub(crate) told: Told,
+}
+
+/// Who is told of a limit that is used up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Told {
+    /// The model, in the result of its `tools/call`.
+    Model,
+    /// Whoever sent the message.
+    Caller,
+    /// The transport: what was asked for is a session or a stream.
+    Transport,
+}
+
+impl Told {
+    /// Of a message of this method.
+    pub(crate) fn of(method: Method) -> Told {
+        match method {
+            Method::ToolsCall => Told::Model,
+            Method::Initialize => Told::Transport,
+            _ => Told::Caller,
+        }
+    }
 }
 
 /// What there is no more of.
@@ -94,10 +114,14 @@ impl LimitError {
             LimitError::Batch { tool, .. } => (tells(*tool), "batch_too_large"),
             LimitError::Tasks { .. } => (tells(false), "too_many_tasks"),
             LimitError::Looks => (Said::Http(429, code::INTERNAL_ERROR), "looked_too_often"),
-            LimitError::Spent(spent) if spent.transport => {
-                (Said::Http(429, code::INTERNAL_ERROR), spent.of.reason())
+            LimitError::Spent(spent) => {
+                let said = match spent.told {
+                    Told::Model => tells(true),
+                    Told::Caller => tells(false),
+                    Told::Transport => Said::Http(429, code::INTERNAL_ERROR),
+                };
+                (said, spent.of.reason())
             }
-            LimitError::Spent(spent) => (tells(spent.tool), spent.of.reason()),
             LimitError::Runaway(_) => (Said::Result, "runaway"),
         }
     }

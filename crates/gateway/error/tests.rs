@@ -27,9 +27,9 @@ fn failed(why: UpstreamError, tool: bool) -> Error {
     Box::new(Failed { upstream: "alpha".into(), why, tool }).into()
 }
 
-fn spent(of: SpentOf, tool: bool, transport: bool) -> Error {
+fn spent(of: SpentOf, told: Told) -> Error {
     let (rule, after) = ("secret-rule".into(), Duration::from_millis(1001));
-    LimitError::Spent(Box::new(Spent { rule, of, after, tool, transport })).into()
+    LimitError::Spent(Box::new(Spent { rule, of, after, told })).into()
 }
 
 fn runaway(circle: Circle, after: Option<u64>) -> Error {
@@ -40,13 +40,13 @@ fn runaway(circle: Circle, after: Option<u64>) -> Error {
 /// Limits that are written, and what agents are told of themselves.
 fn limits() -> Vec<Error> {
     vec![
-        spent(SpentOf::Rate, true, false),
-        spent(SpentOf::Rate, false, false),
-        spent(SpentOf::Rate, false, true),
-        spent(SpentOf::Places, true, false),
-        spent(SpentOf::Bytes, false, false),
-        spent(SpentOf::Budget, true, false),
-        spent(SpentOf::Streams, false, true),
+        spent(SpentOf::Rate, Told::Model),
+        spent(SpentOf::Rate, Told::Caller),
+        spent(SpentOf::Rate, Told::Transport),
+        spent(SpentOf::Places, Told::Model),
+        spent(SpentOf::Bytes, Told::Caller),
+        spent(SpentOf::Budget, Told::Model),
+        spent(SpentOf::Streams, Told::Transport),
         runaway(Circle::Repeat, None),
         runaway(Circle::Repeat, Some(40)),
         runaway(Circle::Alternation, None),

@@ -130,9 +130,7 @@ impl TenantRules {
             kept: OnceLock::new(),
         }
     }
-}
 
-impl TenantRules {
     /// Every limit by its name, those included that nobody wrote, and how many are counted apart by it now.
     pub(crate) fn named(&self) -> impl Iterator<Item = (&str, usize)> {
         let counted = |rule: &Rule| rule.subjects.get().map_or(0, |subjects| subjects.len());

@@ -47,8 +47,9 @@ impl Gateway {
 
     /// Refuses a call for a limit. What is hidden was measured as what is missing, so that this tells of neither.
     pub(super) fn limited(&self, entered: &Entered, record: &mut Record, error: LimitError) -> Error {
-        record.limited(error.rule());
-        self.metrics.limited(entered.principal.tenant.name(), &error.rule());
+        let rule = error.rule();
+        self.metrics.limited(entered.principal.tenant.name(), &rule);
+        record.limited(rule);
         error.into()
     }
 
