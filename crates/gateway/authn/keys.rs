@@ -5,9 +5,9 @@
 
 use std::fmt;
 
-use aws_lc_rs::{rsa::PublicKeyComponents, signature as sig};
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use config::Algorithm;
+use jsonwebtoken::{Algorithm as Registered, DecodingKey, crypto};
 
 use super::claims::{Claims, Wrong};
 
@@ -23,14 +23,17 @@ pub(super) struct Key {
     id: Option<Box<str>>,
     /// The one algorithm it is for, when the set says so.
     only: Option<Algorithm>,
-    material: Material,
+    kind: Kind,
+    material: DecodingKey,
 }
 
-enum Material {
-    Rsa(PublicKeyComponents<Vec<u8>>),
-    P256(Vec<u8>),
-    P384(Vec<u8>),
-    Ed25519(Vec<u8>),
+/// What kind of key it is: this, and not a token, says which algorithms it is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Rsa,
+    P256,
+    P384,
+    Ed25519,
 }
 
 impl KeySet {
@@ -49,8 +52,8 @@ impl KeySet {
 
     /// One Ed25519 key.
     pub(crate) fn ed25519(id: &str, public: &[u8]) -> KeySet {
-        let material = Material::Ed25519(public.to_vec());
-        KeySet(vec![Key { id: Some(id.into()), only: Some(Algorithm::EdDSA), material }])
+        let (kind, material) = (Kind::Ed25519, DecodingKey::from_ed_der(public));
+        KeySet(vec![Key { id: Some(id.into()), only: Some(Algorithm::EdDSA), kind, material }])
     }
 
     /// The key that a token means: none unless exactly one fits.
@@ -59,7 +62,7 @@ impl KeySet {
             // A token that names no key is clear only when there is but one it can mean.
             id.is_none_or(|id| key.id.as_deref() == Some(id))
                 && key.only.is_none_or(|only| only == algorithm)
-                && key.material.parameters(algorithm).is_some()
+                && key.kind.is_for(algorithm)
         });
         let found = fitting.next()?;
         fitting.next().is_none().then_some(found)
@@ -83,55 +86,42 @@ pub enum KeysError {
 }
 
 impl Key {
-    /// Whether `signature` was made over `message` with the private half of this key.
-    pub(super) fn verifies(&self, algorithm: Algorithm, message: &[u8], signature: &[u8]) -> bool {
-        let Some(parameters) = self.material.parameters(algorithm) else { return false };
-        match (&self.material, parameters) {
-            (Material::Rsa(key), Parameters::Rsa(parameters)) => {
-                key.verify(parameters, message, signature).is_ok()
-            }
-            (
-                Material::P256(bytes) | Material::P384(bytes) | Material::Ed25519(bytes),
-                Parameters::Point(algorithm),
-            ) => sig::UnparsedPublicKey::new(algorithm, bytes).verify(message, signature).is_ok(),
-            (Material::Rsa(_), Parameters::Point(_))
-            | (Material::P256(_) | Material::P384(_) | Material::Ed25519(_), Parameters::Rsa(_)) => false,
+    /// Whether `signature`, base64url, was made over `message` with the private half of this key.
+    pub(super) fn verifies(&self, algorithm: Algorithm, message: &str, signature: &str) -> bool {
+        self.kind.is_for(algorithm)
+            && crypto::verify(signature, message.as_bytes(), &self.material, registered(algorithm))
+                .is_ok_and(|fits| fits)
+    }
+}
+
+impl Kind {
+    fn is_for(self, algorithm: Algorithm) -> bool {
+        self == match algorithm {
+            Algorithm::RS256
+            | Algorithm::RS384
+            | Algorithm::RS512
+            | Algorithm::PS256
+            | Algorithm::PS384
+            | Algorithm::PS512 => Kind::Rsa,
+            Algorithm::ES256 => Kind::P256,
+            Algorithm::ES384 => Kind::P384,
+            Algorithm::EdDSA => Kind::Ed25519,
         }
     }
 }
 
-/// How the library is told what to check.
-enum Parameters {
-    /// INVARIANT: all of these refuse keys of fewer than 2048 bits.
-    Rsa(&'static sig::RsaParameters),
-    Point(&'static dyn sig::VerificationAlgorithm),
-}
-
-impl Material {
-    fn parameters(&self, algorithm: Algorithm) -> Option<Parameters> {
-        Some(match (self, algorithm) {
-            (Material::Rsa(_), Algorithm::RS256) => Parameters::Rsa(&sig::RSA_PKCS1_2048_8192_SHA256),
-            (Material::Rsa(_), Algorithm::RS384) => Parameters::Rsa(&sig::RSA_PKCS1_2048_8192_SHA384),
-            (Material::Rsa(_), Algorithm::RS512) => Parameters::Rsa(&sig::RSA_PKCS1_2048_8192_SHA512),
-            (Material::Rsa(_), Algorithm::PS256) => Parameters::Rsa(&sig::RSA_PSS_2048_8192_SHA256),
-            (Material::Rsa(_), Algorithm::PS384) => Parameters::Rsa(&sig::RSA_PSS_2048_8192_SHA384),
-            (Material::Rsa(_), Algorithm::PS512) => Parameters::Rsa(&sig::RSA_PSS_2048_8192_SHA512),
-            (Material::P256(_), Algorithm::ES256) => Parameters::Point(&sig::ECDSA_P256_SHA256_FIXED),
-            (Material::P384(_), Algorithm::ES384) => Parameters::Point(&sig::ECDSA_P384_SHA384_FIXED),
-            (Material::Ed25519(_), Algorithm::EdDSA) => Parameters::Point(&sig::ED25519),
-            (
-                Material::Rsa(_) | Material::P256(_) | Material::P384(_) | Material::Ed25519(_),
-                Algorithm::RS256
-                | Algorithm::RS384
-                | Algorithm::RS512
-                | Algorithm::PS256
-                | Algorithm::PS384
-                | Algorithm::PS512
-                | Algorithm::ES256
-                | Algorithm::ES384
-                | Algorithm::EdDSA,
-            ) => return None,
-        })
+/// The library's word for it.
+fn registered(algorithm: Algorithm) -> Registered {
+    match algorithm {
+        Algorithm::RS256 => Registered::RS256,
+        Algorithm::RS384 => Registered::RS384,
+        Algorithm::RS512 => Registered::RS512,
+        Algorithm::PS256 => Registered::PS256,
+        Algorithm::PS384 => Registered::PS384,
+        Algorithm::PS512 => Registered::PS512,
+        Algorithm::ES256 => Registered::ES256,
+        Algorithm::ES384 => Registered::ES384,
+        Algorithm::EdDSA => Registered::EdDSA,
     }
 }
 
@@ -154,22 +144,22 @@ fn key(jwk: &Claims) -> Result<Option<Key>, Wrong> {
         None => None,
     };
     let number = |name| URL_SAFE_NO_PAD.decode(jwk.text(name)?).map_err(|_| Wrong);
-    let material = match (jwk.text("kty")?, jwk.optional_text("crv")?) {
-        ("RSA", None) => Material::Rsa(rsa(number("n")?, number("e")?)?),
-        ("EC", Some("P-256")) => Material::P256(point::<32>(&number("x")?, &number("y")?)?),
-        ("EC", Some("P-384")) => Material::P384(point::<48>(&number("x")?, &number("y")?)?),
+    let (kind, material) = match (jwk.text("kty")?, jwk.optional_text("crv")?) {
+        ("RSA", None) => (Kind::Rsa, rsa(number("n")?, &number("e")?)?),
+        ("EC", Some("P-256")) => (Kind::P256, point::<32>(&number("x")?, &number("y")?)?),
+        ("EC", Some("P-384")) => (Kind::P384, point::<48>(&number("x")?, &number("y")?)?),
         ("OKP", Some("Ed25519")) => {
             let x: [u8; 32] = number("x")?.try_into().map_err(|_| Wrong)?;
-            Material::Ed25519(x.to_vec())
+            (Kind::Ed25519, DecodingKey::from_ed_der(&x))
         }
         // A symmetric key in a public set is known to everybody.
         _ => return Ok(None),
     };
-    Ok(Some(Key { id: jwk.optional_text("kid")?.map(Into::into), only, material }))
+    Ok(Some(Key { id: jwk.optional_text("kid")?.map(Into::into), only, kind, material }))
 }
 
 /// The bounds of RFC 8725 3.5 and of the library, looked at once instead of at each token.
-fn rsa(mut n: Vec<u8>, e: Vec<u8>) -> Result<PublicKeyComponents<Vec<u8>>, Wrong> {
+fn rsa(mut n: Vec<u8>, e: &[u8]) -> Result<DecodingKey, Wrong> {
     // Some issuers write a leading zero byte (a sign bit).
     if n.first() == Some(&0) {
         n.remove(0);
@@ -180,15 +170,16 @@ fn rsa(mut n: Vec<u8>, e: Vec<u8>) -> Result<PublicKeyComponents<Vec<u8>>, Wrong
     if !(2048..=8192).contains(&bits) || !sound {
         return Err(Wrong);
     }
-    Ok(PublicKeyComponents { n, e })
+    Ok(DecodingKey::from_rsa_raw_components(&n, e))
 }
 
-/// A point on a curve in its uncompressed form. Coordinates are fixed in length (RFC 7518 6.2.1.2).
-fn point<const N: usize>(x: &[u8], y: &[u8]) -> Result<Vec<u8>, Wrong> {
+/// A point on a curve. Coordinates are fixed in length (RFC 7518 6.2.1.2), which the library does not look at.
+fn point<const N: usize>(x: &[u8], y: &[u8]) -> Result<DecodingKey, Wrong> {
     if x.len() != N || y.len() != N {
         return Err(Wrong);
     }
-    Ok([&[4][..], x, y].concat())
+    // In its uncompressed form.
+    Ok(DecodingKey::from_ec_der(&[&[4][..], x, y].concat()))
 }
 
 /// The algorithm of this name, exactly as registered.

@@ -29,7 +29,8 @@ const NAME: usize = 256;
 pub(super) struct Token<'a> {
     text: &'a str,
     signed: &'a str,
-    signature: Vec<u8>,
+    /// Base64url that was looked at.
+    signature: &'a str,
     header: Claims,
     claims: Claims,
     /// The claims as JSON, for rules.
@@ -55,10 +56,10 @@ impl<'a> Token<'a> {
         let (header, claims) = signed.split_once('.').ok_or(Flaw::Unreadable)?;
         // Unpadded, and the bits after the last byte are zero: one token has one spelling.
         let decode = |part| URL_SAFE_NO_PAD.decode(part).map_err(|_| Flaw::Unreadable);
-        let object = |bytes: Vec<u8>| Claims::read(&bytes).map_err(|Wrong| Flaw::Unreadable);
+        let object = |bytes: &[u8]| Claims::read(bytes).map_err(|Wrong| Flaw::Unreadable);
         let raw = String::from_utf8(decode(claims)?).map_err(|_| Flaw::Unreadable)?;
-        let (header, claims) = (object(decode(header)?)?, object(raw.clone().into_bytes())?);
-        let signature = decode(signature)?;
+        let (header, claims) = (object(&decode(header)?)?, object(raw.as_bytes())?);
+        decode(signature)?;
         Ok(Token { text, signed, signature, header, claims, raw })
     }
 
@@ -101,7 +102,7 @@ impl<'a> Token<'a> {
             Some(id) if !keys.has(id) => Flaw::UnknownKey,
             Some(_) | None => Flaw::Signature,
         })?;
-        match key.verifies(algorithm, self.signed.as_bytes(), &self.signature) {
+        match key.verifies(algorithm, self.signed, self.signature) {
             true => Ok(()),
             false => Err(Flaw::Signature),
         }
