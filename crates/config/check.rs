@@ -103,8 +103,10 @@ pub fn load(path: &Path, files: &dyn Files) -> Result<Loaded, Vec<Problem>> {
     let others = raw::Process::KEYS;
     let drafts: Vec<Draft<raw::Tenant>> =
         paths.iter().filter_map(|path| checker.read(path, (others, "the main file"))).collect();
-    config.tenants = drafts.iter().filter_map(|draft| checker.tenant(draft.raw.as_ref()?)).collect();
-    checker.tenants_together(&drafts);
+    let shared = checker.shared_issuers(&process);
+    config.tenants = drafts.iter().filter_map(|draft| checker.tenant(draft.raw.as_ref()?, &shared)).collect();
+    config.shared_issuers = shared;
+    checker.tenants_together(&process, &drafts);
     checker.reachable(&process, &drafts, !paths.is_empty());
     if paths.is_empty() {
         config.tenants.push(checker.tenant_of_no_file(path));

@@ -10,7 +10,9 @@ use crate::model::{JwksSource, LOCAL_ISSUER, Secret};
 use crate::section::Name;
 use crate::word::{Mistake, Secrets, Word};
 
-pub(crate) use client::{ClientId, ClientSecret, KeyId, Requested, ResourceUrl, ServerIssuer, TokenUrl};
+pub(crate) use client::{
+    ClientId, ClientSecret, IntrospectionUrl, KeyId, Requested, ResourceUrl, ServerIssuer, TokenUrl,
+};
 
 mod client;
 
@@ -116,7 +118,7 @@ impl Word for Audience {
     }
 }
 
-/// The name of a claim.
+/// The name of a claim, or a JSON pointer to one.
 #[derive(Clone, Debug)]
 pub(crate) struct Claim(pub(crate) String);
 
@@ -126,7 +128,16 @@ impl Word for Claim {
     }
 
     fn parse(text: &str) -> Result<Claim, Mistake> {
-        one_word(text, "write the name of a claim, such as `sub`")?;
+        one_word(
+            text,
+            "write the name of a claim, such as `sub`, or a JSON pointer, such as `/realm_access/roles`",
+        )?;
+        let escapes = text.strip_prefix('/').into_iter().flat_map(|path| path.split('~').skip(1));
+        if escapes.into_iter().any(|rest| !rest.starts_with(['0', '1'])) {
+            // RFC 6901 3
+            let hint = "in a JSON pointer `~` is written as `~0`, and a `/` within a name as `~1`";
+            return Err(Mistake::new("is no JSON pointer").hint(hint));
+        }
         Ok(Claim(text.to_owned()))
     }
 
@@ -163,6 +174,10 @@ impl Word for Scope {
     fn sample(&self) -> Value {
         json!(self.0)
     }
+}
+
+impl Name for Scope {
+    const NAMES: &'static str = "scopes";
 }
 
 /// The name of a header that proves us to an upstream, in lower case.

@@ -30,10 +30,11 @@ pub use filter::{Filter, Pattern, PatternError};
 pub use ipnet::IpNet;
 pub use model::{
     Algorithm, Approvers, Asked, Asking, Asks, Audit, AuditSink, ClientProof, Config, Counted, Credential,
-    Deed, Durability, Effect, ErrorStatus, Expectation, Fact, Grant, Identity, Issuer, JwksSource,
-    LOCAL_ISSUER, LimitRule, Limits, Mode, Naming, Per, Policy, PolicyRule, PolicyTest, Principals, Rate,
-    Runaway, Secret, ServerTls, SessionLimits, Share, Signing, Sse, Subject, Tenant, TenantLimits, TestFacts,
-    TestPrincipal, Timeouts, TokenServer, Transport, Trust, Upstream, VirtualServer,
+    Deed, Durability, Effect, ErrorStatus, Expectation, Fact, Grant, Identity, Introspection, Issuer,
+    IssuerClaims, JwksSource, LOCAL_ISSUER, LimitRule, Limits, Mode, Naming, Per, Policy, PolicyRule,
+    PolicyTest, Principals, Rate, Runaway, Secret, ServerTls, SessionLimits, Share, Signing, Sse, Subject,
+    Tenant, TenantLimits, TestFacts, TestPrincipal, Timeouts, TokenProof, TokenServer, Transport, Trust,
+    Upstream, VirtualServer,
 };
 pub use problem::{Problem, Severity, render};
 pub use reference::reference;

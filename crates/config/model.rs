@@ -11,9 +11,13 @@ use url::Url;
 
 use crate::filter::{Filter, Pattern};
 
+mod identity;
 mod limits;
 mod policy;
 
+pub use identity::{
+    Algorithm, Identity, Introspection, Issuer, IssuerClaims, JwksSource, LOCAL_ISSUER, TokenProof,
+};
 pub use limits::{Counted, LimitRule, Per, Rate, Runaway, TenantLimits};
 pub use policy::{
     Approvers, Asked, Asking, Deed, Effect, Expectation, Mode, Policy, PolicyRule, PolicyTest, Principals,
@@ -64,6 +68,8 @@ pub struct Config {
     pub drain: Duration,
     /// The tenants, in the order of their files.
     pub tenants: Vec<Tenant>,
+    /// Issuers whose tokens say for which tenant they are. With any of them every tenant has an identity.
+    pub shared_issuers: Vec<Issuer>,
 }
 
 /// The files that clients are answered with over TLS, both PEM. They are read at start and when they change.
@@ -156,65 +162,6 @@ pub enum ErrorStatus {
     Ok,
 }
 
-/// What proves a principal of a tenant. There is always at least one way.
-#[derive(Clone, Debug)]
-pub struct Identity {
-    /// Whose tokens are accepted; no issuer twice, neither here nor in two tenants.
-    pub issuers: Vec<Issuer>,
-    /// Whether API keys are accepted.
-    pub keys: bool,
-    /// Whether tokens signed with the gateway's own key are accepted.
-    pub local: bool,
-}
-
-/// The name of the gateway as an issuer: the `iss` of tokens signed with its own key.
-pub const LOCAL_ISSUER: &str = "portcullis";
-
-/// One issuer of tokens.
-#[derive(Clone, Debug)]
-pub struct Issuer {
-    /// The `iss` of its tokens, compared as it stands; never [`LOCAL_ISSUER`].
-    pub issuer: Arc<str>,
-    /// Where its public keys are.
-    pub jwks: JwksSource,
-    /// The `aud` of its tokens; the URL of the endpoint when absent.
-    pub audience: Option<String>,
-    /// How its tokens may be signed; at least one way.
-    pub algorithms: Vec<Algorithm>,
-    /// The claim that names the principal.
-    pub principal_claim: String,
-    /// The claim that lists the groups of the principal.
-    pub groups_claim: String,
-    /// What a challenge asks for; what is required is among it.
-    pub scopes: Vec<String>,
-    /// What every token must carry.
-    pub required_scopes: Vec<String>,
-}
-
-/// Where the public keys of an issuer are.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum JwksSource {
-    /// In this file.
-    File(PathBuf),
-    /// At this URL: https, or on this machine.
-    Url(Url),
-}
-
-/// A way to sign a token; each with a key pair, so that who checks cannot sign.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[expect(missing_docs, reason = "the names are those of RFC 7518 and RFC 8037")]
-pub enum Algorithm {
-    RS256,
-    RS384,
-    RS512,
-    PS256,
-    PS384,
-    PS512,
-    ES256,
-    ES384,
-    EdDSA,
-}
-
 /// One configured MCP server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Upstream {
@@ -232,6 +179,10 @@ pub struct Upstream {
     pub tools: Filter,
     /// Which of them carry data out, by native name; empty is none.
     pub egress: Vec<Pattern>,
+    /// What a token must carry for whatever it offers.
+    pub scopes: Vec<String>,
+    /// What a token must carry besides for tools of these native names.
+    pub tool_scopes: Vec<(Pattern, Vec<String>)>,
     /// Which prompts are visible.
     pub prompts: Filter,
     /// Which resources and templates are visible, by URI.

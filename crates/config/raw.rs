@@ -5,10 +5,10 @@
 use serde_json::{Value, json};
 
 use crate::address::{Address, Endpoint, Host, HttpUrl, Network, Origin, ProxyUrl};
-use crate::choice::{Mode, OneOf, Signature};
-use crate::credential::{Audience, Claim, IssuerName, Jwks, Scope};
+use crate::choice::{Mode, OneOf};
+use crate::credential::Scope;
 use crate::form::Form;
-use crate::model::{Algorithm, Asks, Durability, ErrorStatus, Naming, Share, Sse, Trust};
+use crate::model::{Asks, Durability, ErrorStatus, Naming, Share, Sse, Trust};
 use crate::quantity::{Count, Size, Time};
 use crate::reader::{At, Reader, Written, nearest};
 use crate::section::{Map, section};
@@ -17,7 +17,10 @@ use crate::words::{
     Argument, Command, Expression, FileGlob, FilePath, Folder, Glob, Held, Id, Label, Variable,
 };
 
+pub(crate) use identity::{Identity, Issuer};
+
 pub(crate) mod credential;
+pub(crate) mod identity;
 pub(crate) mod limits;
 pub(crate) mod policy;
 
@@ -59,6 +62,8 @@ section! { "portcullis.yaml"
         "secrets_dir" secrets_dir: Folder;
         /// The tenant files, one tenant each. When this key is left out, files that do not exist are no problem.
         "tenants" tenants: FileGlob = FileGlob("tenants/*.yaml".into());
+        /// Issuers of tokens for several tenants: each needs `claims.tenant`, which says for which one a token is.
+        "shared_issuers" shared_issuers: Vec<At<Issuer>> = Vec::new();
         /// Bounds of client sessions.
         "session" session: Session = Session::default();
         /// The pause between keep-alive comments on an idle event stream.
@@ -77,7 +82,6 @@ section! { "portcullis.yaml"
         "telemetry" telemetry: Telemetry = Telemetry::default();
     }
     refused {
-        "shared_issuers" or empty_list: "no token would be checked";
         "pins": "no definition would be pinned";
         "approval": "no person would be asked";
         "seal_keys": "the keys would not be used";
@@ -199,54 +203,6 @@ section! { "tenants/*.yaml"
     }
 }
 
-section! { "identity"
-    /// Who may ask. A request needs a token of one of the issuers, an API key, or a token of the gateway's own.
-    Identity {
-        /// Whose tokens are accepted.
-        "issuers" issuers: Vec<At<Issuer>> = Vec::new();
-        /// Whether the API keys of this tenant are accepted.
-        "keys" keys: bool = true;
-        /// Whether tokens are accepted that the gateway itself issued for this tenant.
-        "local" local: bool = true;
-    }
-    refused {}
-}
-
-section! { "identity.issuers"
-    /// One issuer of tokens. It may stand in one tenant only.
-    Issuer {
-        /// The `iss` of its tokens, exactly.
-        "issuer" issuer: IssuerName, required;
-        /// Its public keys as a JWK set: a file, relative to this one, or an https URL, read at start.
-        "jwks" jwks: Jwks, required;
-        /// The `aud` of its tokens, where the issuer cannot write the URL of the endpoint there.
-        "audience" audience: Audience;
-        /// How its tokens may be signed. What a token says of itself decides nothing.
-        "algorithms" algorithms: Vec<At<Signature>> =
-            [Algorithm::RS256, Algorithm::ES256, Algorithm::EdDSA].map(|one| At::nowhere(Signature(one))).to_vec();
-        /// Which claims say what.
-        "claims" claims: Claims = Claims::default();
-        /// The scopes that a challenge asks for.
-        "scopes" scopes: Vec<At<Scope>> = Vec::new();
-        /// The scopes that every token must carry; a challenge asks for them too. Without one of them the answer is 403.
-        "required_scopes" required_scopes: Vec<At<Scope>> = Vec::new();
-    }
-    refused {}
-}
-
-section! { "identity.issuers.claims"
-    /// Which claims of a token say what.
-    Claims {
-        /// Who it is.
-        "principal" principal: Claim = Claim("sub".into());
-        /// The groups it belongs to: a list of texts.
-        "groups" groups: Claim = Claim("groups".into());
-    }
-    refused {
-        "tenant": "the tenant would not be read from the token";
-    }
-}
-
 section! { "upstreams.ID"
     /// One MCP server: a program that speaks MCP on its standard input and output (`command`), or a server that
     /// speaks HTTP (`url`). A program gets an environment of its own: a few harmless variables and what `env` says,
@@ -284,6 +240,10 @@ section! { "upstreams.ID"
         "tools" tools: Selection = Selection::default();
         /// Globs over the native names of tools that carry data out, for rules: `tool.egress`.
         "egress" egress: Vec<At<Glob>> = Vec::new();
+        /// The scopes that a token must carry for whatever the server offers. Without one the answer is 403, and names them.
+        "scopes" scopes: Vec<At<Scope>> = Vec::new();
+        /// The same for single tools, by globs over their native names. What matches several needs the scopes of all.
+        "tool_scopes" tool_scopes: Map<Glob, Vec<At<Scope>>> = Map::default();
         /// Which prompts are visible.
         "prompts" prompts: Selection = Selection::default();
         /// Which resources and templates are visible, by their URI as the server writes it.
@@ -295,7 +255,6 @@ section! { "upstreams.ID"
     }
     refused {
         "catalog": "lists would not differ between principals";
-        "scopes": "no scope would be asked for";
         "pins": "no definition would be pinned";
         "approval": "no person would be asked";
     }

@@ -252,6 +252,10 @@ impl Word for Glob {
     }
 }
 
+impl Name for Glob {
+    const NAMES: &'static str = "globs";
+}
+
 /// A compiled regular expression over native names.
 #[derive(Clone, Debug)]
 pub(crate) struct Expression(pub(crate) Pattern);

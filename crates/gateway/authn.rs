@@ -25,16 +25,20 @@ use identity::Identity;
 pub use jwks::{Connector, JwksError, connector};
 pub(crate) use keys::KeySet;
 pub use keys::KeysError;
-pub(crate) use token::{LIFE, credential, is_name, is_scope};
+pub use site::SiteError;
+pub(crate) use statement::{LIFE, credential, is_name, is_scope};
 
 mod bearer;
 mod claims;
 mod compile;
 mod flaw;
 mod identity;
+mod introspection;
 mod issuer;
 mod jwks;
 mod keys;
+mod site;
+mod statement;
 mod token;
 
 /// Who may be told apart, compiled from the configuration.
@@ -42,13 +46,12 @@ pub(crate) struct Authn(Mode);
 
 enum Mode {
     /// INVARIANT: with more than one tenant the configuration demands identities.
-    Anonymous {
-        tenant: TenantId,
-        principal: Arc<Principal>,
-    },
+    Anonymous { tenant: TenantId, principal: Arc<Principal> },
     Identified {
         identity: Box<Identity>,
         signposts: Signposts,
+        /// Whether an issuer is asked about tokens.
+        asks: bool,
     },
 }
 
@@ -70,7 +73,8 @@ impl Authn {
         }
         let identity =
             Box::new(compile::identity(config, known, &before.map(Authn::key_sets).unwrap_or_default())?);
-        Ok(Authn(Mode::Identified { identity, signposts: Signposts::new(config) }))
+        let asks = identity.asks();
+        Ok(Authn(Mode::Identified { identity, signposts: Signposts::new(config), asks }))
     }
 
     /// Anonymous mode for the one tenant there is.
@@ -89,12 +93,15 @@ impl Authn {
         self.judge(head, now()).map_err(|flaw| refuse(head, flaw))
     }
 
-    /// The same for a first message: a token signed with a key nobody knows yet waits once for the keys to be
-    /// read again, since its issuer may just have changed them.
+    /// The same for a message: a token signed with a key nobody knows yet waits once for the keys to be read again, since
+    /// its issuer may just have changed them; and about one that says nothing itself its issuer is asked.
     ///
     /// # Errors
     /// As [`Authn::identify`].
     pub(crate) async fn identify_fresh(&self, head: &Head) -> Result<Arc<Principal>, AuthnError> {
+        if let Mode::Identified { identity, asks: true, .. } = &self.0 {
+            identity.ask(head, now()).await;
+        }
         let mut done = self.judge(head, now());
         if let (Err(Flaw::UnknownKey), Mode::Identified { identity, .. }) = (&done, &self.0)
             && identity.fresher(head).await

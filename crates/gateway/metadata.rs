@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, fmt::Write as _, sync::Arc};
 
-use config::{Config, Tenant};
+use config::{Config, Issuer, Tenant};
 use wire::code::quote;
 
 use crate::{
@@ -32,9 +32,12 @@ struct Signpost {
 #[derive(Debug)]
 pub(crate) struct Signposts {
     addresses: Addresses,
+    /// Shared issuers are among those of each.
     tenants: HashMap<Arc<str>, Signpost>,
     /// The tenant of `/mcp`, when there is exactly one.
     sole: Option<Arc<str>>,
+    /// What holds at `/mcp` when there are several.
+    shared: Signpost,
 }
 
 impl Addresses {
@@ -107,13 +110,21 @@ fn split(text: &str) -> (&str, &str) {
 impl Signposts {
     /// From the configuration.
     pub(crate) fn new(config: &Config) -> Signposts {
-        let tenants: HashMap<_, _> =
-            config.tenants.iter().map(|tenant| (Arc::clone(&tenant.name), signpost(tenant))).collect();
+        let of = |tenant: &Tenant| {
+            let own = tenant.identity.iter().flat_map(|identity| &identity.issuers);
+            (Arc::clone(&tenant.name), signpost(own.chain(&config.shared_issuers)))
+        };
+        let tenants: HashMap<_, _> = config.tenants.iter().map(of).collect();
         let sole = match config.tenants.as_slice() {
             [only] => Some(Arc::clone(&only.name)),
             _ => None,
         };
-        Signposts { addresses: Addresses::new(config), tenants, sole }
+        Signposts {
+            addresses: Addresses::new(config),
+            tenants,
+            sole,
+            shared: signpost(&config.shared_issuers),
+        }
     }
 
     /// The signpost of an endpoint: `/mcp` is the tenant's when there is exactly one.
@@ -123,8 +134,10 @@ impl Signposts {
         if !names.all(is_plain) {
             return None;
         }
-        let tenant = endpoint.tenant.as_deref().or(self.sole.as_deref())?;
-        self.tenants.get(tenant)
+        match endpoint.tenant.as_deref().or(self.sole.as_deref()) {
+            Some(tenant) => self.tenants.get(tenant),
+            None => Some(&self.shared),
+        }
     }
 
     /// The document of an endpoint. The same for every virtual server, existing or not, so that names of
@@ -178,8 +191,8 @@ pub(crate) fn is_asked_for(scope: &str) -> bool {
     is_scope(scope) && scope != "offline_access" && !scope.contains('*')
 }
 
-fn signpost(tenant: &Tenant) -> Signpost {
-    let issuers = tenant.identity.iter().flat_map(|identity| &identity.issuers);
+fn signpost<'a>(issuers: impl IntoIterator<Item = &'a Issuer, IntoIter: Clone>) -> Signpost {
+    let issuers = issuers.into_iter();
     let mut scopes: Vec<String> = Vec::new();
     for scope in issuers.clone().flat_map(|issuer| &issuer.scopes) {
         if is_asked_for(scope) && !scopes.contains(scope) {

@@ -19,9 +19,13 @@ use tokio::time::timeout;
 use url::{Host, Origin, Url};
 
 mod address;
+mod form;
+mod metadata;
 mod resolver;
 
 pub use address::is_public;
+pub use form::{Form, is_secret_in_form, post, show_secret};
+pub use metadata::{Metadata, MetadataError, metadata};
 pub use resolver::Resolver;
 
 /// From looking up the name to the last byte of the answer.

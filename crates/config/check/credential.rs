@@ -152,10 +152,7 @@ impl Checker<'_> {
         };
         let proof = match (written.client_secret, written.private_key) {
             (Some(secret), _) => {
-                if !secret.place.written().contains("${") {
-                    let hint = "write `${secret:NAME}` in its place, and the secret into a file of its own";
-                    self.warn(&secret.place, "the secret stands in this file as it is".to_owned(), hint);
-                }
+                self.plain_secret(secret);
                 ClientProof::Secret(secret.value.0.clone())
             }
             (None, Some(file)) => ClientProof::Key {
@@ -172,6 +169,14 @@ impl Checker<'_> {
             scopes: written.scopes.clone(),
             resource: written.resource.clone().unwrap_or_else(|| canonical(url)),
         })
+    }
+
+    /// Warns of a secret in a file that others read.
+    pub(super) fn plain_secret(&mut self, secret: &At<ClientSecret>) {
+        if !secret.place.written().contains("${") {
+            let hint = "write `${secret:NAME}` in its place, and the secret into a file of its own";
+            self.warn(&secret.place, "the secret stands in this file as it is".to_owned(), hint);
+        }
     }
 
     fn principal(&mut self, raw: &At<Principal>) -> Credential {

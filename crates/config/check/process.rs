@@ -46,6 +46,7 @@ impl Checker<'_> {
             list_timeout: raw.list_timeout().0,
             drain: raw.drain().0,
             tenants: Vec::new(),
+            shared_issuers: Vec::new(),
         }
     }
 

@@ -3,16 +3,21 @@
 use std::sync::Arc;
 
 use super::Checker;
-use crate::model::{Asks, Tenant, Upstream};
+use crate::model::{Asks, Issuer, Tenant, Upstream};
 use crate::raw;
 use crate::reader::At;
 
 impl Checker<'_> {
     /// The tenant; `None` when it has no name to go by.
-    pub(super) fn tenant(&mut self, raw: &At<raw::Tenant>) -> Option<Tenant> {
+    pub(super) fn tenant(&mut self, raw: &At<raw::Tenant>, shared: &[Issuer]) -> Option<Tenant> {
         let upstreams = self.upstreams(raw);
         let virtual_servers = self.virtual_servers(raw, &upstreams);
-        let identity = raw.identity.as_ref().map(|identity| self.identity(identity));
+        let identity = match &raw.identity {
+            Some(identity) => Some(self.identity(identity, shared)),
+            // Tokens of the shared issuers tell people apart, so nobody is anonymous.
+            None if !shared.is_empty() => Some(self.identity(&At::nowhere(raw::Identity::default()), shared)),
+            None => None,
+        };
         let policy = self.policy(raw, &upstreams, &virtual_servers);
         let limits = self.limits(raw, &upstreams);
         let name = raw.tenant.as_ref()?;

@@ -7,10 +7,10 @@ use crate::reader::At;
 
 impl Checker<'_> {
     /// The tenants are told apart: by name, by identity, by issuer.
-    pub(super) fn tenants_together(&mut self, drafts: &[Draft<raw::Tenant>]) {
+    pub(super) fn tenants_together(&mut self, process: &raw::Process, drafts: &[Draft<raw::Tenant>]) {
         self.names_once(drafts);
-        self.issuers_apart(drafts);
-        if drafts.len() < 2 {
+        self.issuers_apart(process, drafts);
+        if drafts.len() < 2 || has_shared_issuers(process) {
             return;
         }
         for draft in drafts.iter().filter(|draft| draft.raw.is_some()) {
@@ -33,7 +33,7 @@ impl Checker<'_> {
         let listen = process.listen.as_ref().filter(|listen| !listen.value.0.ip().is_loopback());
         let Some(At { place, .. }) = listen else { return };
         let written = place.written();
-        let without = drafts.iter().find(|draft| self.anonymous(draft));
+        let without = drafts.iter().find(|draft| !has_shared_issuers(process) && self.anonymous(draft));
         if without.is_some() || !found {
             let message = format!(
                 "`{written}` is not a loopback address, and without `identity` everyone who reaches it could call every tool"
@@ -73,30 +73,59 @@ impl Checker<'_> {
         }
     }
 
-    /// A token belongs to one tenant: its issuer says which.
-    fn issuers_apart(&mut self, drafts: &[Draft<raw::Tenant>]) {
-        let mut seen: Vec<(String, &Place)> = Vec::new();
+    /// A token belongs to one tenant: its issuer says which, or a claim that is the same one wherever the issuer stands.
+    fn issuers_apart(&mut self, process: &raw::Process, drafts: &[Draft<raw::Tenant>]) {
+        let shared = process.shared_issuers.iter().flat_map(|issuers| &issuers.value);
+        let mut seen: Vec<Named<'_>> = shared.filter_map(Named::of).collect();
+        let first_of_tenants = seen.len();
         for draft in drafts {
             let Some(identity) = draft.raw.as_ref().and_then(|raw| raw.identity.as_ref()) else { continue };
-            let mut here = Vec::new();
-            for issuer in identity.issuers.iter().flat_map(|issuers| &issuers.value) {
-                let Some(name) = &issuer.issuer else { continue };
-                if let Some((_, first)) = seen.iter().find(|(other, _)| *other == name.value.0) {
+            let here: Vec<Named<'_>> =
+                identity.issuers.iter().flat_map(|issuers| &issuers.value).filter_map(Named::of).collect();
+            for issuer in &here {
+                let Some(at) = seen.iter().position(|other| other.name == issuer.name) else { continue };
+                let Some(first) = seen.get(at) else { continue };
+                let place = issuer.place;
+                let name = place.written();
+                if at < first_of_tenants {
+                    let message = format!("the issuer `{name}` is a shared one already");
+                    self.error(place, message, "keep one of them");
+                } else if issuer.tenant.is_none() || issuer.tenant != first.tenant {
                     let hint = format!(
-                        "it is an issuer of `{}` already; keep one of them",
-                        first.source.path.display()
+                        "it is an issuer of `{}` already; keep one of them, or name the same `claims.tenant` in both",
+                        first.place.source.path.display()
                     );
-                    let message = format!(
-                        "the issuer `{}` of two tenants: its tokens would belong to both",
-                        name.place.written()
-                    );
-                    self.error(&name.place, message, &hint);
+                    let message =
+                        format!("the issuer `{name}` of two tenants: its tokens would belong to both");
+                    self.error(place, message, &hint);
                 }
-                here.push((name.value.0.clone(), &name.place));
             }
-            seen.append(&mut here);
+            seen.extend(here);
         }
     }
+}
+
+/// An issuer by its name, and the claim that holds the tenant of its tokens.
+struct Named<'a> {
+    name: &'a str,
+    tenant: Option<&'a str>,
+    place: &'a Place,
+}
+
+impl<'a> Named<'a> {
+    fn of(issuer: &'a At<raw::Issuer>) -> Option<Named<'a>> {
+        let name = issuer.value.issuer.as_ref()?;
+        let claims = issuer.value.claims.as_ref().and_then(|claims| claims.value.tenant.as_ref());
+        Some(Named {
+            name: &name.value.0,
+            tenant: claims.map(|claim| claim.value.0.as_str()),
+            place: &name.place,
+        })
+    }
+}
+
+fn has_shared_issuers(process: &raw::Process) -> bool {
+    process.shared_issuers.as_ref().is_some_and(|issuers| !issuers.value.is_empty())
 }
 
 impl Draft<raw::Tenant> {

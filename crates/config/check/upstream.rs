@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::Checker;
 use super::process::beside;
+use crate::credential::Scope;
 use crate::model::{Secret, Timeouts, Transport, Upstream};
 use crate::raw;
 use crate::reader::At;
@@ -34,6 +35,13 @@ impl Checker<'_> {
             label: raw.label.as_ref().map(|label| label.value.0.as_str().into()),
             tools,
             egress: raw.egress().into_iter().map(|glob| glob.value.0).collect(),
+            scopes: scopes(raw.scopes()),
+            tool_scopes: raw
+                .tool_scopes()
+                .entries
+                .into_iter()
+                .filter_map(|(glob, needed)| Some((glob.value.0, scopes(needed?.value))))
+                .collect(),
             prompts,
             resources,
             timeouts,
@@ -117,4 +125,8 @@ fn is_command_flag(argument: &str) -> bool {
         Some(letters) => !letters.starts_with('-') && letters.to_ascii_lowercase().contains('c'),
         None => false,
     }
+}
+
+fn scopes(written: Vec<At<Scope>>) -> Vec<String> {
+    written.into_iter().map(|scope| scope.value.0).collect()
 }

@@ -30,6 +30,24 @@ impl Word for TokenUrl {
     }
 }
 
+/// Where an issuer is asked about tokens.
+#[derive(Clone, Debug)]
+pub(crate) struct IntrospectionUrl(pub(crate) Url);
+
+impl Word for IntrospectionUrl {
+    fn form() -> Form {
+        Form::pattern("URL", "https?://.+")
+    }
+
+    fn parse(text: &str) -> Result<IntrospectionUrl, Mistake> {
+        Ok(IntrospectionUrl(confidential(text, "https://id.example.com/oauth/introspect")?))
+    }
+
+    fn sample(&self) -> Value {
+        json!(self.0.as_str())
+    }
+}
+
 /// The name of an authorization server, as it is written: it is compared with what its metadata say.
 #[derive(Clone, Debug)]
 pub(crate) struct ServerIssuer {

@@ -25,6 +25,7 @@ impl Config {
             list_timeout: _,
             drain: _,
             tenants: _,
+            shared_issuers: _,
         } = self;
         let others = [
             ("listen", *listen != fresh.listen),
@@ -47,7 +48,7 @@ impl Config {
 
     /// This configuration with all of `fresh` that can hold at once: the tenants, and what is asked anew each time.
     pub fn taking(&self, fresh: Config) -> Config {
-        let Config { names_max, list_timeout, drain, tenants, .. } = fresh;
-        Config { names_max, list_timeout, drain, tenants, ..self.clone() }
+        let Config { names_max, list_timeout, drain, tenants, shared_issuers, .. } = fresh;
+        Config { names_max, list_timeout, drain, tenants, shared_issuers, ..self.clone() }
     }
 }

@@ -1,9 +1,10 @@
 //! What identity, certificates and upstreams by URL mean.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use super::Memory;
-use crate::{Algorithm, Credential, Identity, Issuer, JwksSource, Loaded, Sse, Transport};
+use crate::{Algorithm, Credential, Identity, Issuer, JwksSource, Loaded, Sse, TokenProof, Transport};
 
 const PROGRAM: &str = "upstreams: { x: { command: npx } }\n";
 
@@ -48,15 +49,17 @@ fn an_empty_identity_takes_keys_and_local_tokens() {
 
 #[test]
 fn an_issuer_has_defaults() {
-    let Issuer { issuer, jwks, audience, algorithms, principal_claim, groups_claim, scopes, .. } =
+    let Issuer { issuer, proof, audience, algorithms, claims, scopes, leeway, .. } =
         identity("{ issuers: [{ issuer: https://id.acme.example/, jwks: ../keys/acme.json }] }")
             .issuers
             .remove(0);
     // As it is written, with the final slash: it is compared as it stands.
     assert_eq!(&*issuer, "https://id.acme.example/");
-    assert_eq!(jwks, JwksSource::File(PathBuf::from("etc/tenants/../keys/acme.json")));
+    let file = JwksSource::File(PathBuf::from("etc/tenants/../keys/acme.json"));
+    assert_eq!(proof, TokenProof::Keys(file));
     assert_eq!(algorithms, [Algorithm::RS256, Algorithm::ES256, Algorithm::EdDSA]);
-    assert_eq!((principal_claim.as_str(), groups_claim.as_str()), ("sub", "groups"));
+    assert_eq!((claims.principal.as_str(), claims.groups.as_str()), ("sub", "groups"));
+    assert_eq!((claims.scopes, claims.tenant, leeway), (None, None, Duration::from_secs(30)));
     assert!(audience.is_none() && scopes.is_empty());
 }
 
@@ -67,16 +70,65 @@ fn an_issuer_says_what_differs() {
                    scopes: [\"mcp:use\", openid] }], local: false }";
     let mut identity = identity(written);
     let issuer = identity.issuers.remove(0);
-    let JwksSource::Url(url) = &issuer.jwks else { panic!("a URL") };
+    let TokenProof::Keys(JwksSource::Url(url)) = &issuer.proof else { panic!("a URL") };
     assert_eq!(url.as_str(), "http://127.0.0.1:8080/jwks?v=1");
     assert_eq!(issuer.audience.as_deref(), Some("api://gate"));
     assert_eq!(issuer.algorithms, [Algorithm::PS256, Algorithm::ES384]);
     assert_eq!(
-        (issuer.principal_claim.as_str(), &*issuer.groups_claim),
+        (issuer.claims.principal.as_str(), &*issuer.claims.groups),
         ("oid", "https://acme.example/roles")
     );
     assert_eq!(issuer.scopes, ["mcp:use", "openid"]);
     assert!(identity.keys && !identity.local);
+}
+
+#[test]
+fn an_issuer_is_asked_or_says_itself_where_its_keys_are() {
+    let written = "{ issuers: [{ issuer: https://id.acme.example/realms/a, leeway: 5s, \
+                   claims: { groups: /realm_access/roles, scopes: permissions }, \
+                   scope_hierarchy: { admin: [write], write: [read, list] } }] }";
+    let issuer = identity(written).issuers.remove(0);
+    let TokenProof::KeysOfMetadata(url) = &issuer.proof else { panic!("metadata") };
+    assert_eq!(url.as_str(), "https://id.acme.example/realms/a");
+    assert_eq!(
+        (issuer.claims.groups.as_str(), issuer.claims.scopes.as_deref()),
+        ("/realm_access/roles", Some("permissions"))
+    );
+    let held = [("admin", vec!["write"]), ("write", vec!["read", "list"])];
+    let held = held.map(|(scope, held)| (scope.to_owned(), held.into_iter().map(str::to_owned).collect()));
+    assert_eq!((issuer.hierarchy, issuer.leeway), (held.to_vec(), Duration::from_secs(5)));
+
+    let written = "{ issuers: [{ issuer: opaque, introspection: { url: http://localhost:9/introspect, client_id: gate, \
+                   client_secret: abc } }] }";
+    let TokenProof::Introspection(asked) = identity(written).issuers.remove(0).proof else { panic!("asked") };
+    assert_eq!((asked.url.unwrap().path(), asked.client_id.as_str()), ("/introspect", "gate"));
+    assert_eq!((asked.client_secret.expose(), asked.cache), ("abc", Duration::from_secs(30)));
+}
+
+#[test]
+fn shared_issuers_tell_people_apart_in_every_tenant() {
+    let main =
+        "shared_issuers: [{ issuer: https://id.acme.example, jwks: j.json, claims: { tenant: org } }]\n";
+    let config = loaded(main, &[&format!("tenant: a\n{PROGRAM}"), &format!("tenant: b\n{PROGRAM}")]).config;
+    assert_eq!(config.shared_issuers[0].claims.tenant.as_deref(), Some("org"));
+    assert_eq!(
+        config.shared_issuers[0].proof,
+        TokenProof::Keys(JwksSource::File(PathBuf::from("etc/j.json")))
+    );
+    assert!(
+        config.tenants.iter().all(|tenant| tenant.identity.as_ref().is_some_and(|identity| identity.keys))
+    );
+}
+
+#[test]
+fn an_issuer_of_two_tenants_says_for_which_one_a_token_is() {
+    let tenant = |name: &str| {
+        format!(
+            "tenant: {name}\nidentity: {{ issuers: [{{ issuer: i, jwks: j, claims: {{ tenant: org }} }}] }}\n{PROGRAM}"
+        )
+    };
+    let config = loaded("keepalive: 15s\n", &[&tenant("a"), &tenant("b")]).config;
+    assert_eq!(config.tenants.len(), 2);
 }
 
 #[test]

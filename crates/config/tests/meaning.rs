@@ -161,7 +161,6 @@ upstreams:
 fn hosts_and_origins_are_normalised() {
     let main = "allowed_hosts: [MCP.acme.example, \"[::1]:8080\"]
 allowed_origins: [\"HTTPS://Chat.acme.example:443\", \"chrome-extension://AbC\"]
-shared_issuers: []
 trusted_proxies: []
 ";
     let tenant = "tenant: a\nupstreams: { x: { command: npx } }\n";

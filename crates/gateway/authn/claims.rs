@@ -16,8 +16,10 @@ pub(super) struct Claims(Vec<(String, Claim)>);
 /// A JSON value.
 #[derive(Debug)]
 pub(super) enum Claim {
-    /// `null`, `true`, `false`: no claim we read has such a value.
-    Other,
+    /// `null`: no claim we read has such a value.
+    Null,
+    /// `true` or `false`.
+    Truth(bool),
     /// A number; none that is infinite.
     Number(f64),
     Text(String),
@@ -34,12 +36,23 @@ impl Claims {
     pub(super) fn read(text: &[u8]) -> Result<Claims, Wrong> {
         match serde_json::from_slice(text).map_err(|_| Wrong)? {
             Claim::Object(claims) => Ok(claims),
-            Claim::Other | Claim::Number(_) | Claim::Text(_) | Claim::List(_) => Err(Wrong),
+            _ => Err(Wrong),
         }
     }
 
-    /// The member of this name.
+    /// The member of this name, or where it begins with `/` what this JSON pointer leads to (RFC 6901) by names.
     pub(super) fn get(&self, name: &str) -> Option<&Claim> {
+        let Some(path) = name.strip_prefix('/') else { return self.member(name) };
+        let mut steps = path.split('/').map(|step| step.replace("~1", "/").replace("~0", "~"));
+        let mut found = self.member(&steps.next()?)?;
+        for step in steps {
+            let Claim::Object(inner) = found else { return None };
+            found = inner.member(&step)?;
+        }
+        Some(found)
+    }
+
+    fn member(&self, name: &str) -> Option<&Claim> {
         self.0.iter().find(|(key, _)| key == name).map(|(_, claim)| claim)
     }
 
@@ -58,7 +71,15 @@ impl Claims {
         match self.get(name) {
             None => Ok(None),
             Some(Claim::Text(text)) => Ok(Some(text)),
-            Some(Claim::Other | Claim::Number(_) | Claim::List(_) | Claim::Object(_)) => Err(Wrong),
+            Some(_) => Err(Wrong),
+        }
+    }
+
+    /// Whether it says yes; it must be there.
+    pub(super) fn truth(&self, name: &str) -> Result<bool, Wrong> {
+        match self.get(name) {
+            Some(Claim::Truth(truth)) => Ok(*truth),
+            Some(_) | None => Err(Wrong),
         }
     }
 
@@ -87,10 +108,10 @@ impl Claims {
                 .iter()
                 .map(|item| match item {
                     Claim::Text(text) => Ok(text.as_str()),
-                    Claim::Other | Claim::Number(_) | Claim::List(_) | Claim::Object(_) => Err(Wrong),
+                    _ => Err(Wrong),
                 })
                 .collect(),
-            Some(Claim::Other | Claim::Number(_) | Claim::Object(_)) => Err(Wrong),
+            Some(_) => Err(Wrong),
         }
     }
 
@@ -100,7 +121,7 @@ impl Claims {
         list.iter()
             .map(|item| match item {
                 Claim::Object(object) => Ok(object),
-                Claim::Other | Claim::Number(_) | Claim::Text(_) | Claim::List(_) => Err(Wrong),
+                _ => Err(Wrong),
             })
             .collect()
     }
@@ -122,11 +143,11 @@ impl<'de> Visitor<'de> for Reader {
     }
 
     fn visit_unit<E: Error>(self) -> Result<Claim, E> {
-        Ok(Claim::Other)
+        Ok(Claim::Null)
     }
 
-    fn visit_bool<E: Error>(self, _: bool) -> Result<Claim, E> {
-        Ok(Claim::Other)
+    fn visit_bool<E: Error>(self, truth: bool) -> Result<Claim, E> {
+        Ok(Claim::Truth(truth))
     }
 
     #[expect(clippy::cast_precision_loss, reason = "`date` refuses what a double cannot count")]
@@ -245,6 +266,12 @@ mod tests {
         ] {
             let claims = read(text).unwrap();
             assert_eq!(claims.texts("aud"), expected, "{text}");
+        }
+        let nested = read(r#"{"a/b":{"~":{"x":["one"]}},"/c":"top","d":"text"}"#).unwrap();
+        assert_eq!(nested.texts("/a~1b/~0/x"), Ok(vec!["one"]));
+        assert_eq!(nested.text("d"), Ok("text"));
+        for absent in ["/a/b", "/d/x", "/a~1b/~0/x/0", "/", "/c", "a/b/x"] {
+            assert_eq!(nested.texts(absent), Ok(vec![]), "{absent}");
         }
         assert_eq!(read("{\"sub\":1}").unwrap().text("sub"), Err(Wrong));
         assert_eq!(read("{}").unwrap().text("sub"), Err(Wrong));

@@ -1,17 +1,20 @@
 //! The `identity` of every tenant → one table of who is accepted where.
 
-use std::{collections::HashMap, io, sync::Arc};
+use std::{collections::HashMap, sync::Arc};
 
 use admission::TenantId;
-use config::{Config, JwksSource, LOCAL_ISSUER, Tenant};
+use config::{Config, JwksSource, LOCAL_ISSUER, TokenProof};
 use quick_cache::sync::Cache;
+use upstream::egress::{self, Client, Destination};
 use url::Url;
 
 use super::{
     Watched,
     identity::{Accepts, Identity, VERIFIED},
-    issuer::{Issuer, Realm},
-    jwks::{self, Fetcher, Jwks, JwksError, Origin},
+    introspection::{self, Introspection},
+    issuer::{Hierarchy, Issuer, Issuers, Proof, Realm},
+    jwks::{Jwks, JwksError, Origin},
+    site::Site,
 };
 use crate::{
     metadata::{Addresses, is_asked_for},
@@ -27,8 +30,9 @@ pub enum IdentityError {
     /// There is no tenant.
     #[error("no tenant is configured: write a tenant file and name it under `tenants`")]
     NoTenant,
-    /// Two tenants trust one issuer, or one trusts it twice, or takes our own name for another's.
-    #[error("issuer `{0}` is configured twice: an issuer belongs to one tenant")]
+    /// Two tenants trust one issuer whose tokens do not say for which one they are, or one trusts it twice, or takes our own
+    /// name for another's.
+    #[error("issuer `{0}` is configured twice, and nothing says whose its tokens are")]
     SameIssuer(Arc<str>),
     /// Keys fetched in the clear are anybody's keys.
     #[error("the keys of issuer `{0}` would be fetched in the clear: use an https URL")]
@@ -43,8 +47,8 @@ pub enum IdentityError {
         why: JwksError,
     },
     /// TLS has no authorities to trust.
-    #[error("no certificate authorities are installed, so no keys can be fetched over https: {0}")]
-    Authorities(#[source] io::Error),
+    #[error("no issuer can be asked for its keys over https: {0}")]
+    Authorities(String),
 }
 
 /// Compiles every tenant's identity.
@@ -54,26 +58,33 @@ pub(super) fn identity(
     before: &[Watched],
 ) -> Result<Identity, IdentityError> {
     let mut accepts = HashMap::new();
-    let mut issuers: HashMap<Arc<str>, Issuer> = HashMap::new();
-    let mut fetcher = None;
+    let mut making =
+        Making { client: None, keys: before.iter().map(|Watched(keys)| Arc::clone(keys)).collect() };
+    let mut issuers = Issuers::default();
+    let mut add = |wanted: &config::Issuer, realm: Realm| {
+        let issuer = making.issuer(wanted, realm)?;
+        let name = Arc::clone(&issuer.name);
+        // INVARIANT: nobody else speaks for us.
+        let is_ours = *name == *LOCAL_ISSUER;
+        issuers.add(issuer).filter(|()| !is_ours).ok_or(IdentityError::SameIssuer(name))
+    };
+    for wanted in &config.shared_issuers {
+        add(wanted, Realm::Shared)?;
+    }
     for tenant in &config.tenants {
         let identity =
             tenant.identity.as_ref().ok_or_else(|| IdentityError::NoIdentity(Arc::clone(&tenant.name)))?;
         accepts.insert(Arc::clone(&tenant.name), Accepts { keys: identity.keys, local: identity.local });
         for wanted in &identity.issuers {
-            let name = Arc::clone(&wanted.issuer);
-            let issuer = issuer(tenant, wanted, before, &mut fetcher)?;
-            // INVARIANT: an issuer speaks for one tenant, and nobody else for us.
-            if *name == *LOCAL_ISSUER || issuers.insert(Arc::clone(&name), issuer).is_some() {
-                return Err(IdentityError::SameIssuer(name));
-            }
+            add(wanted, Realm::Tenant(TenantId::new(Arc::clone(&tenant.name))))?;
         }
     }
     if accepts.is_empty() {
         return Err(IdentityError::NoTenant);
     }
     if accepts.values().any(|accepts| accepts.local) {
-        issuers.insert(LOCAL_ISSUER.into(), Issuer::ourselves());
+        // Nobody else is called so, as was looked at.
+        let _ = issuers.add(Issuer::ourselves());
     }
     Ok(Identity {
         accepts,
@@ -84,45 +95,83 @@ pub(super) fn identity(
     })
 }
 
-fn issuer(
-    tenant: &Tenant,
-    wanted: &config::Issuer,
-    before: &[Watched],
-    fetcher: &mut Option<Arc<Fetcher>>,
-) -> Result<Issuer, IdentityError> {
-    let name = Arc::clone(&wanted.issuer);
-    let origin = match &wanted.jwks {
-        JwksSource::File(path) => Origin::File(path.clone()),
-        JwksSource::Url(url) if !is_private(url) => return Err(IdentityError::InTheClear(name)),
-        JwksSource::Url(url) => {
-            let fetcher = match fetcher {
-                Some(fetcher) => fetcher,
-                None => fetcher.insert(jwks::fetcher().map_err(IdentityError::Authorities)?),
-            };
-            Origin::Url(url.clone(), Arc::clone(fetcher))
+/// What issuers have in common.
+struct Making {
+    /// Made when the first of them is to be asked for something.
+    client: Option<Arc<Client>>,
+    /// Keys that were read, also by the configuration before this one.
+    keys: Vec<Arc<Jwks>>,
+}
+
+impl Making {
+    fn issuer(&mut self, wanted: &config::Issuer, realm: Realm) -> Result<Issuer, IdentityError> {
+        Ok(Issuer {
+            name: Arc::clone(&wanted.issuer),
+            realm,
+            proof: self.proof(wanted)?,
+            audience: wanted.audience.as_deref().map(Into::into),
+            algorithms: wanted.algorithms.clone(),
+            leeway: wanted.leeway.as_secs(),
+            scopes: wanted
+                .required_scopes
+                .iter()
+                .filter(|scope| is_asked_for(scope))
+                .map(|scope| scope.as_str().into())
+                .collect(),
+            hierarchy: Hierarchy::of(&wanted.hierarchy),
+            claims: wanted.claims.clone(),
+        })
+    }
+
+    fn proof(&mut self, wanted: &config::Issuer) -> Result<Proof, IdentityError> {
+        let name = &wanted.issuer;
+        let in_the_clear = || IdentityError::InTheClear(Arc::clone(name));
+        let origin = match &wanted.proof {
+            TokenProof::Keys(JwksSource::File(path)) => Origin::File(path.clone()),
+            TokenProof::Keys(JwksSource::Url(url)) if is_private(url) => {
+                Origin::Url(url.clone(), self.client()?)
+            }
+            TokenProof::KeysOfMetadata(url) if is_private(url) => {
+                Origin::Metadata(Site::new(Arc::clone(name), url.clone()), self.client()?)
+            }
+            TokenProof::Keys(JwksSource::Url(_)) | TokenProof::KeysOfMetadata(_) => {
+                return Err(in_the_clear());
+            }
+            TokenProof::Introspection(asked) => {
+                // Checked with the configuration: without a URL the issuer is called one.
+                let url = asked.url.clone().or_else(|| Url::parse(name).ok()).filter(is_private);
+                let url = url.ok_or_else(in_the_clear)?;
+                let place = match &asked.url {
+                    Some(_) => introspection::Place::Written(Destination::written(url)),
+                    None => introspection::Place::Metadata(Site::new(Arc::clone(name), url)),
+                };
+                return Ok(Proof::Asked(Box::new(Introspection::new(self.client()?, place, asked))));
+            }
+        };
+        Ok(Proof::Keys(self.keys(name, origin)?))
+    }
+
+    /// Keys that were read are not asked for again, and nobody is locked out meanwhile.
+    fn keys(&mut self, name: &Arc<str>, origin: Origin) -> Result<Arc<Jwks>, IdentityError> {
+        let read = self.keys.iter().find(|keys| *keys.issuer() == *name && keys.is_read_from(&origin));
+        let keys = match read {
+            Some(keys) => Arc::clone(keys),
+            None => {
+                let keys = Arc::new(Jwks::new(Arc::clone(name), origin));
+                self.keys.push(Arc::clone(&keys));
+                keys
+            }
+        };
+        keys.prime().map_err(|why| IdentityError::Keys { issuer: Arc::clone(name), why })?;
+        Ok(keys)
+    }
+
+    fn client(&mut self) -> Result<Arc<Client>, IdentityError> {
+        if self.client.is_none() {
+            self.client = Some(egress::client().map_err(IdentityError::Authorities)?);
         }
-    };
-    // Keys that were read are not asked for again, and nobody is locked out meanwhile.
-    let read = before.iter().find(|Watched(jwks)| *jwks.issuer() == name && jwks.is_read_from(&origin));
-    let jwks = match read {
-        Some(Watched(jwks)) => Arc::clone(jwks),
-        None => Arc::new(Jwks::new(Arc::clone(&name), origin)),
-    };
-    jwks.prime().map_err(|why| IdentityError::Keys { issuer: Arc::clone(&name), why })?;
-    Ok(Issuer {
-        name,
-        realm: Realm::Tenant(TenantId::new(Arc::clone(&tenant.name)), jwks),
-        audience: wanted.audience.as_deref().map(Into::into),
-        algorithms: wanted.algorithms.clone(),
-        scopes: wanted
-            .required_scopes
-            .iter()
-            .filter(|scope| is_asked_for(scope))
-            .map(|scope| scope.as_str().into())
-            .collect(),
-        principal_claim: wanted.principal_claim.clone(),
-        groups_claim: wanted.groups_claim.clone(),
-    })
+        self.client.clone().ok_or_else(|| IdentityError::Authorities(String::new()))
+    }
 }
 
 /// Encrypted, or never on a wire.

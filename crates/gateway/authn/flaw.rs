@@ -21,6 +21,8 @@ pub(crate) enum Flaw {
     NoKeys,
     #[error("signed with a key that the issuer does not publish")]
     UnknownKey,
+    #[error("its issuer does not know it, or could not be asked")]
+    Unknown,
     #[error("a signature that does not fit")]
     Signature,
     #[error("claim `{0}` is missing or not what it must be")]
@@ -65,6 +67,7 @@ impl Flaw {
             | Flaw::Issuer
             | Flaw::NoKeys
             | Flaw::UnknownKey
+            | Flaw::Unknown
             | Flaw::Signature
             | Flaw::Claim(_)
             | Flaw::Kind

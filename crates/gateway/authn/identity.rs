@@ -10,9 +10,11 @@ use subtle::ConstantTimeEq as _;
 use super::{
     bearer::{self, Shown},
     flaw::Flaw,
-    issuer::{Issuer, Realm},
+    introspection::{Answer, GRACE, Introspection},
+    issuer::{Issuer, Issuers, Proof, Realm},
     jwks::Jwks,
-    token::{Token, Verified},
+    statement::{Proved, Verified},
+    token::Token,
 };
 use crate::{
     arrival::{Endpoint, Head},
@@ -31,8 +33,8 @@ const DEFAULT: &str = "default";
 pub(super) struct Identity {
     /// By tenant: the kinds of credentials it takes beside tokens of its issuers.
     pub(super) accepts: HashMap<Arc<str>, Accepts>,
-    /// By `iss`. INVARIANT: each belongs to one tenant, or is ourselves.
-    pub(super) issuers: HashMap<Arc<str>, Issuer>,
+    /// Whose tokens are accepted.
+    pub(super) issuers: Issuers,
     pub(super) addresses: Addresses,
     pub(super) known: Arc<Known>,
     /// What a token says, by the SHA-256 of its text: only tokens whose signature was good get here. Time,
@@ -104,16 +106,17 @@ impl Identity {
         endpoint: &Endpoint,
         now: u64,
     ) -> Result<(Arc<Principal>, Result<(), Flaw>), Flaw> {
-        let name: [u8; 32] = sha2::Sha256::digest(text.as_bytes()).into();
+        let name = name_of(text);
         let (issuer, verified) = match self.remembered(&name) {
             Some(found) => found,
-            None => self.verify(text, &name, now)?,
+            None => self.verify(text, &name, (endpoint, now))?,
         };
         // First whether it is meant for us here at all: only then may anything else be said about it.
         let tenant = verified.principal.tenant.name();
         let (accepted, anywhere) = match &issuer.realm {
             // At `/mcp` the tenant is not named, and several tenants' issuers cannot all speak for it.
-            Realm::Tenant(..) => (true, self.accepts.len() == 1),
+            Realm::Tenant(_) => (true, self.accepts.len() == 1),
+            Realm::Shared => (self.accepts.contains_key(tenant), true),
             Realm::Ours => (self.accepts.get(tenant).is_some_and(|accepts| accepts.local), true),
         };
         if !accepted || !names(endpoint, tenant) || (endpoint.tenant.is_none() && !anywhere) {
@@ -132,7 +135,7 @@ impl Identity {
         if !is_meant {
             return Err(Flaw::Audience);
         }
-        verified.check_time(now).inspect_err(|_| {
+        verified.check_time(now, issuer.leeway).inspect_err(|_| {
             // Nobody needs it any more, or not yet.
             self.verified.remove(&name);
         })?;
@@ -146,36 +149,91 @@ impl Identity {
     /// A token that was checked before, with keys that are still those of its issuer.
     fn remembered(&self, name: &[u8; 32]) -> Option<(&Issuer, Arc<Verified>)> {
         let verified = self.verified.get(name)?;
-        let issuer = self.issuers.get(&*verified.principal.issuer)?;
-        let edition = match &issuer.realm {
-            Realm::Tenant(_, jwks) => jwks.held()?.edition,
-            Realm::Ours => 0,
+        let principal = &verified.principal;
+        let issuer = self.issuers.named(&principal.issuer, principal.tenant.name())?;
+        let is_proved = match (&issuer.proof, verified.proved) {
+            // A key that its issuer withdrew takes its tokens along (security row 18).
+            (Proof::Keys(jwks), Proved::Signed(edition)) => jwks.held()?.edition == edition,
+            (Proof::Ours, Proved::Signed(_)) => true,
+            (Proof::Asked(_), Proved::Asked(_)) => true,
+            (Proof::Keys(_) | Proof::Ours, Proved::Asked(_)) | (Proof::Asked(_), Proved::Signed(_)) => false,
         };
-        // A key that its issuer withdrew takes its tokens along (security row 18).
-        (verified.edition == edition).then_some((issuer, verified))
+        is_proved.then_some((issuer, verified))
     }
 
-    fn verify(&self, text: &str, name: &[u8; 32], now: u64) -> Result<(&Issuer, Arc<Verified>), Flaw> {
-        let token = Token::read(text)?;
-        let issuer = self.issuers.get(token.issuer()?).ok_or(Flaw::Issuer)?;
-        let verified = match &issuer.realm {
-            Realm::Tenant(tenant, jwks) => {
+    fn verify(
+        &self,
+        text: &str,
+        name: &[u8; 32],
+        (endpoint, now): (&Endpoint, u64),
+    ) -> Result<(&Issuer, Arc<Verified>), Flaw> {
+        let token = match Token::read(text) {
+            // It says nothing by itself.
+            Err(_) if self.opaque(endpoint).is_some() => return Err(Flaw::Unknown),
+            read => read?,
+        };
+        let issuer = self.issuers.of(&token)?;
+        let verified = match &issuer.proof {
+            Proof::Keys(jwks) => {
                 let held = jwks.held().ok_or(Flaw::NoKeys)?;
-                let claimed = token.verify(issuer, &held.keys, now)?;
-                claimed.within(tenant.clone(), &issuer.name, held.edition)
+                token.verify(issuer, &held.keys, now)?.within(issuer, Proved::Signed(held.edition))?
             }
-            Realm::Ours => {
+            Proof::Ours => {
                 let local = self.known.local().ok_or(Flaw::NoKeys)?;
-                let claimed = token.verify(issuer, local.keys(), now)?;
-                // INVARIANT: the signature is ours, so this is a name we wrote; whether there is such a tenant
-                // is looked at with every message.
-                let tenant = admission::TenantId::new(claimed.tenant()?.into());
-                claimed.within(tenant, &issuer.name, 0)
+                token.verify(issuer, local.keys(), now)?.within(issuer, Proved::Signed(0))?
             }
+            Proof::Asked(_) => return Err(Flaw::Unknown),
         };
         let verified = Arc::new(verified);
         self.verified.insert(*name, Arc::clone(&verified));
         Ok((issuer, verified))
+    }
+
+    /// The issuer that is asked about tokens which say nothing themselves: the tenant's own, or else a shared one.
+    fn opaque(&self, endpoint: &Endpoint) -> Option<(&Issuer, &Introspection)> {
+        let sole = || self.accepts.keys().next().filter(|_| self.accepts.len() == 1);
+        let tenant = endpoint.tenant.as_deref().or_else(|| sole().map(|name| &**name));
+        let asked = |issuer: &'_ &Issuer| matches!(issuer.proof, Proof::Asked(_));
+        let mut all = self.issuers.iter().filter(asked);
+        let own = all.clone().find(|issuer| match &issuer.realm {
+            Realm::Tenant(id) => tenant.is_some_and(|tenant| **id.name() == *tenant),
+            Realm::Shared | Realm::Ours => false,
+        });
+        with_introspection(own.or_else(|| all.find(|issuer| matches!(issuer.realm, Realm::Shared)))?)
+    }
+
+    /// Has an issuer asked about the token of this head, if it is one that is asked and what it said is not recent.
+    pub(super) async fn ask(&self, head: &Head, now: u64) {
+        let Ok(Shown::Token(text)) = bearer::read(&head.authorization.0) else { return };
+        let asked = match Token::read(text).map(|token| self.issuers.of(&token)) {
+            Ok(Ok(issuer)) => with_introspection(issuer),
+            Ok(Err(_)) => None,
+            Err(_) => self.opaque(&head.endpoint),
+        };
+        let Some((issuer, introspection)) = asked else { return };
+        let name = name_of(text);
+        let is_settled = || {
+            let recent = self.verified.get(&name).is_some_and(|one| introspection.is_recent(one.proved));
+            recent || introspection.is_unknown(&name)
+        };
+        if is_settled() {
+            return;
+        }
+        let Some(_turn) = introspection.turn(&name).await else { return };
+        // Somebody else may have asked meanwhile.
+        if is_settled() {
+            return;
+        }
+        match introspection.ask(issuer, &name, text, now).await {
+            Answer::Known(verified) => self.verified.insert(name, Arc::from(verified)),
+            Answer::Unknown => drop(self.verified.remove(&name)),
+            Answer::Silent => {
+                let is_old = |one: &Verified| matches!(one.proved, Proved::Asked(at) if at.elapsed() > GRACE);
+                if self.verified.get(&name).is_some_and(|one| is_old(&one)) {
+                    self.verified.remove(&name);
+                }
+            }
+        }
     }
 
     /// Has the keys read again that would be needed for this head. False when they were not.
@@ -183,23 +241,43 @@ impl Identity {
         let Ok(Shown::Token(text)) = bearer::read(&head.authorization.0) else { return false };
         let jwks = {
             let Ok(token) = Token::read(text) else { return false };
-            let Ok(name) = token.issuer() else { return false };
-            match self.issuers.get(name).map(|issuer| &issuer.realm) {
-                Some(Realm::Tenant(_, jwks)) => Arc::clone(jwks),
-                Some(Realm::Ours) | None => return false,
+            match self.issuers.of(&token).map(|issuer| &issuer.proof) {
+                Ok(Proof::Keys(jwks)) => Arc::clone(jwks),
+                Ok(Proof::Asked(_) | Proof::Ours) | Err(_) => return false,
             }
         };
         jwks.fresher().await
     }
 
-    /// The keys of all issuers but ourselves.
-    pub(super) fn key_sets(&self) -> Vec<Arc<Jwks>> {
-        let keys = |issuer: &Issuer| match &issuer.realm {
-            Realm::Tenant(_, jwks) => Some(Arc::clone(jwks)),
-            Realm::Ours => None,
-        };
-        self.issuers.values().filter_map(keys).collect()
+    /// Whether any issuer is asked about tokens.
+    pub(super) fn asks(&self) -> bool {
+        self.issuers.iter().any(|issuer| matches!(issuer.proof, Proof::Asked(_)))
     }
+
+    /// The keys of all issuers but ourselves, each once.
+    pub(super) fn key_sets(&self) -> Vec<Arc<Jwks>> {
+        let mut found: Vec<Arc<Jwks>> = Vec::new();
+        for issuer in self.issuers.iter() {
+            if let Proof::Keys(jwks) = &issuer.proof
+                && !found.iter().any(|known| Arc::ptr_eq(known, jwks))
+            {
+                found.push(Arc::clone(jwks));
+            }
+        }
+        found
+    }
+}
+
+fn with_introspection(issuer: &Issuer) -> Option<(&Issuer, &Introspection)> {
+    match &issuer.proof {
+        Proof::Asked(introspection) => Some((issuer, introspection)),
+        Proof::Keys(_) | Proof::Ours => None,
+    }
+}
+
+/// What a token is remembered by.
+fn name_of(text: &str) -> [u8; 32] {
+    sha2::Sha256::digest(text.as_bytes()).into()
 }
 
 /// Whether the path leaves the tenant open or names this one.

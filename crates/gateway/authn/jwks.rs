@@ -17,25 +17,21 @@ use std::{
 
 use arc_swap::ArcSwapOption;
 use bytes::Bytes;
-use http_body_util::{BodyExt as _, Empty, LengthLimitError, Limited};
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
-use hyper_util::{
-    client::legacy::{Client, connect::HttpConnector},
-    rt::{TokioExecutor, TokioTimer},
-};
+use hyper_util::client::legacy::connect::HttpConnector;
 use sha2::Digest as _;
 use tokio::{
     sync::{Notify, watch},
     time::{Instant, sleep, sleep_until, timeout},
 };
+use upstream::egress::{Client, Destination, EgressError, LARGEST, PATIENCE};
 use url::Url;
 
-use super::keys::{KeySet, KeysError};
+use super::{
+    keys::{KeySet, KeysError},
+    site::{Site, SiteError},
+};
 
-/// A key set larger than this is not read.
-const LARGEST: usize = 512 * 1024;
-/// How long one reading may take, connecting included.
-const PATIENCE: Duration = Duration::from_secs(5);
 /// Keys are read again after this long: it bounds how long a key that was withdrawn is still believed.
 const REFRESH: Duration = Duration::from_secs(5 * 60);
 /// No two readings are closer together than this, whatever tokens ask for.
@@ -80,11 +76,10 @@ pub(super) struct Held {
 /// Where keys are read.
 pub(super) enum Origin {
     File(PathBuf),
-    Url(Url, Arc<Fetcher>),
+    Url(Url, Arc<Client>),
+    /// Where the metadata of the issuer say.
+    Metadata(Site, Arc<Client>),
 }
-
-/// A client that reads keys: no redirects, no cookies, no proxy.
-pub(super) type Fetcher = Client<Connector, Empty<Bytes>>;
 
 /// Opens connections, plain or over TLS.
 pub type Connector = HttpsConnector<HttpConnector>;
@@ -95,18 +90,15 @@ pub enum JwksError {
     /// The file cannot be read.
     #[error("the file cannot be read: {0}")]
     File(#[source] io::Error),
-    /// Nobody answered.
-    #[error("it cannot be reached")]
-    Unreachable,
-    /// No answer, or not all of it, in time.
-    #[error("it did not answer within {} s", PATIENCE.as_secs())]
-    Slow,
+    /// There is no whole answer.
+    #[error(transparent)]
+    Egress(#[from] EgressError),
     /// The answer is no success; redirects are not followed.
     #[error("it answered with status {0}")]
     Status(u16),
-    /// The answer is too long.
-    #[error("it is larger than {LARGEST} bytes")]
-    TooLarge,
+    /// The issuer does not say where they are.
+    #[error(transparent)]
+    Site(#[from] SiteError),
     /// The text gives no keys.
     #[error(transparent)]
     Keys(#[from] KeysError),
@@ -136,7 +128,8 @@ impl Jwks {
         match (&self.origin, origin) {
             (Origin::File(ours), Origin::File(theirs)) => ours == theirs,
             (Origin::Url(ours, _), Origin::Url(theirs, _)) => ours == theirs,
-            (Origin::File(_), Origin::Url(..)) | (Origin::Url(..), Origin::File(_)) => false,
+            (Origin::Metadata(ours, _), Origin::Metadata(theirs, _)) => ours.url == theirs.url,
+            (Origin::File(_) | Origin::Url(..) | Origin::Metadata(..), _) => false,
         }
     }
 
@@ -149,7 +142,7 @@ impl Jwks {
     pub(super) fn prime(&self) -> Result<(), JwksError> {
         match &self.origin {
             Origin::File(path) => self.hold(&read_file(path)?),
-            Origin::Url(..) => Ok(()),
+            Origin::Url(..) | Origin::Metadata(..) => Ok(()),
         }
     }
 
@@ -195,19 +188,30 @@ impl Jwks {
         timeout(PATIENCE + Duration::from_secs(1), readings.changed()).await.is_ok_and(|done| done.is_ok())
     }
 
-    async fn read(&self) -> Result<(), JwksError> {
+    pub(super) async fn read(&self) -> Result<(), JwksError> {
         match &self.origin {
             Origin::File(path) => {
                 let path = path.clone();
                 // The disk may be far away.
                 let text = tokio::task::spawn_blocking(move || read_file(&path)).await;
-                self.hold(&text.map_err(|_| JwksError::Unreachable)??)
+                self.hold(&text.map_err(|_| EgressError::Unreachable)??)
             }
-            Origin::Url(url, fetcher) => {
-                let text = timeout(PATIENCE, fetch(fetcher, url)).await.map_err(|_| JwksError::Slow)?;
-                self.hold(&text?)
+            Origin::Url(url, client) => self.hold(&fetch(client, &Destination::written(url.clone())).await?),
+            Origin::Metadata(site, client) => {
+                let done = timeout(PATIENCE, self.by_metadata(site, client)).await;
+                let done = done.unwrap_or(Err(EgressError::Slow.into()));
+                if done.is_err() {
+                    // They may have moved.
+                    site.forget();
+                }
+                done
             }
         }
+    }
+
+    async fn by_metadata(&self, site: &Site, client: &Client) -> Result<(), JwksError> {
+        let known = site.metadata(client).await?;
+        self.hold(&fetch(client, &site.leads("jwks_uri", known.1.jwks_uri.as_deref())?).await?)
     }
 
     pub(super) fn hold(&self, text: &[u8]) -> Result<(), JwksError> {
@@ -260,29 +264,16 @@ pub fn connector() -> io::Result<Connector> {
         .wrap_connector(connector))
 }
 
-/// A client for all issuers.
-pub(super) fn fetcher() -> io::Result<Arc<Fetcher>> {
-    let connector = connector()?;
-    let mut client = Client::builder(TokioExecutor::new());
-    // A connection that waits minutes for the next reading is of no use to anybody.
-    client.pool_timer(TokioTimer::new()).pool_idle_timeout(PATIENCE);
-    Ok(Arc::new(client.build(connector)))
-}
-
-async fn fetch(fetcher: &Fetcher, url: &Url) -> Result<Bytes, JwksError> {
-    let request = http::Request::get(url.as_str())
+async fn fetch(client: &Client, to: &Destination) -> Result<Bytes, JwksError> {
+    let request = http::Request::get("/")
         .header(http::header::ACCEPT, "application/jwk-set+json, application/json")
         .header(http::header::USER_AGENT, concat!("portcullis/", env!("CARGO_PKG_VERSION")))
-        .body(Empty::new())
-        .map_err(|_| JwksError::Unreachable)?;
-    let response = fetcher.request(request).await.map_err(|_| JwksError::Unreachable)?;
-    if response.status() != http::StatusCode::OK {
-        return Err(JwksError::Status(response.status().as_u16()));
-    }
-    match Limited::new(response.into_body(), LARGEST).collect().await {
-        Ok(body) => Ok(body.to_bytes()),
-        Err(why) if why.is::<LengthLimitError>() => Err(JwksError::TooLarge),
-        Err(_) => Err(JwksError::Unreachable),
+        .body(Bytes::new())
+        .map_err(|_| EgressError::Unreachable)?;
+    let answer = client.fetch(to, request).await?;
+    match answer.status() {
+        http::StatusCode::OK => Ok(answer.into_body()),
+        other => Err(JwksError::Status(other.as_u16())),
     }
 }
 
@@ -291,7 +282,7 @@ fn read_file(path: &Path) -> Result<Bytes, JwksError> {
     let mut text = Vec::new();
     let file = std::fs::File::open(path).map_err(JwksError::File)?;
     file.take(LARGEST as u64 + 1).read_to_end(&mut text).map_err(JwksError::File)?;
-    if text.len() > LARGEST { Err(JwksError::TooLarge) } else { Ok(text.into()) }
+    if text.len() > LARGEST { Err(EgressError::TooLarge.into()) } else { Ok(text.into()) }
 }
 
 #[cfg(test)]

@@ -2,9 +2,12 @@
 
 #![expect(clippy::string_slice, reason = "the texts are our own, and ASCII")]
 
+mod asked;
 mod hostile;
+mod idp;
 mod mint;
 mod place;
+mod realms;
 
 use std::{sync::Arc, time::Duration};
 
@@ -19,7 +22,10 @@ use crate::{
 use mint::{DROP, Signer, token, token_at};
 use place::{BETA_ISSUER, ISSUER, Place, endpoint, head, head_with};
 
-use super::{Flaw, LIFE, now, token::LEEWAY};
+use super::{Flaw, LIFE, now};
+
+/// What the issuers of these tests are allowed.
+const LEEWAY: u64 = 30;
 
 /// What the asker is told.
 fn told(flaw: Flaw) -> AuthnError {
@@ -72,8 +78,8 @@ async fn tokens_of_an_independent_implementation_are_understood() {
 #[tokio::test]
 async fn a_principal_is_what_its_token_says() {
     let place = Place::with(ISSUER, &mint::jwks(), |issuer| {
-        issuer.principal_claim = "email".to_owned();
-        issuer.groups_claim = "https://acme.example/groups".to_owned();
+        issuer.claims.principal = "email".to_owned();
+        issuer.claims.groups = "https://acme.example/groups".to_owned();
     })
     .await;
     let claims = json!({
@@ -376,6 +382,7 @@ async fn a_configuration_that_lets_two_speak_as_one_does_not_start() {
         super::Authn::compile(&config, &known, None).err()
     };
     assert!(start(&|_| ()).is_none());
+    let keys = config::TokenProof::Keys;
     let issuer = |config: &config::Config| config.tenants[0].identity.as_ref().unwrap().issuers[0].clone();
     let own = |config: &mut config::Config, change: &dyn Fn(&mut config::Issuer)| {
         change(&mut config.tenants[0].identity.as_mut().unwrap().issuers[0]);
@@ -390,12 +397,12 @@ async fn a_configuration_that_lets_two_speak_as_one_does_not_start() {
     let ours = start(&|config| own(config, &|issuer| issuer.issuer = "portcullis".into()));
     assert!(matches!(ours, Some(E::SameIssuer(_))));
     let clear = start(&|config| {
-        let url = config::JwksSource::Url("http://id.example/jwks".parse().unwrap());
-        own(config, &|issuer| issuer.jwks = url.clone());
+        let url = keys(config::JwksSource::Url("http://id.example/jwks".parse().unwrap()));
+        own(config, &|issuer| issuer.proof = url.clone());
     });
     assert!(matches!(clear, Some(E::InTheClear(_))));
     let nowhere = start(&|config| {
-        own(config, &|issuer| issuer.jwks = config::JwksSource::File("/nowhere/jwks.json".into()));
+        own(config, &|issuer| issuer.proof = keys(config::JwksSource::File("/nowhere/jwks.json".into())));
     });
     assert!(matches!(nowhere, Some(E::Keys { .. })));
     // Allowed in the configuration or not: what the token says never widens it.

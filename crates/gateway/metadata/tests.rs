@@ -1,8 +1,11 @@
 //! What strangers are told, by endpoint.
 
-use std::path::{Path, PathBuf};
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
-use config::{Config, Files, Identity, Issuer, JwksSource};
+use config::{Config, Files, Identity, Issuer, IssuerClaims, JwksSource, TokenProof};
 
 use super::{Addresses, Signposts, endpoint_url, same_audience};
 use crate::{
@@ -49,11 +52,12 @@ fn config(public_url: Option<&str>, tenants: &[(&str, &[&str])]) -> Config {
     let tenant = config.tenants[0].clone();
     let issuer = |name: &&str| Issuer {
         issuer: (*name).into(),
-        jwks: JwksSource::File("/jwks".into()),
+        proof: TokenProof::Keys(JwksSource::File("/jwks".into())),
         audience: None,
         algorithms: vec![],
-        principal_claim: "sub".to_owned(),
-        groups_claim: "groups".to_owned(),
+        leeway: Duration::from_secs(30),
+        hierarchy: Vec::new(),
+        claims: IssuerClaims::default(),
         required_scopes: Vec::new(),
         scopes: ["acme:read", "acme:list", "acme:read", "offline_access", "*", "a b", "x\"y"]
             .map(str::to_owned)

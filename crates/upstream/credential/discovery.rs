@@ -2,12 +2,8 @@
 
 use super::grant::TokenServer;
 use super::vault::NoToken;
-use crate::egress::{self, Client, Destination, EgressError, Named};
+use crate::egress::{self, Client, Destination, EgressError, Metadata, MetadataError, Named};
 use arc_swap::ArcSwapOption;
-use bytes::Bytes;
-use http::Request;
-use http::header::ACCEPT;
-use serde::Deserialize;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
@@ -32,15 +28,6 @@ pub(super) struct Discovery {
     known: ArcSwapOption<(Instant, Endpoint)>,
 }
 
-/// What we read of the metadata (RFC 8414). A token of any other member is not ours to look at.
-#[derive(Deserialize)]
-struct Metadata {
-    issuer: String,
-    token_endpoint: Option<String>,
-    #[serde(default)]
-    token_endpoint_auth_methods_supported: Option<Vec<String>>,
-}
-
 impl Discovery {
     pub(super) fn of(server: &TokenServer) -> Self {
         Self { server: server.clone(), known: ArcSwapOption::empty() }
@@ -60,7 +47,9 @@ impl Discovery {
         {
             return Ok(known.1.clone());
         }
-        let endpoint = endpoint(&read(client, issuer, url).await?, issuer, url)?;
+        let metadata =
+            egress::metadata(client, issuer, url).await.map_err(|why| NoToken::new(unfound(&why)))?;
+        let endpoint = endpoint(&metadata, issuer, url)?;
         self.known.store(Some(Arc::new((Instant::now(), endpoint.clone()))));
         Ok(endpoint)
     }
@@ -71,56 +60,24 @@ impl Discovery {
     }
 }
 
-/// The first of its well-known documents that is one.
-async fn read(client: &Client, issuer: &str, url: &Url) -> Result<Metadata, NoToken> {
-    let mut why = "its authorization server has no metadata";
-    for place in places(url) {
-        let Ok(request) = Request::get("/").header(ACCEPT, "application/json").body(Bytes::new()) else {
-            continue;
-        };
-        let answer = match client.fetch(&Destination::written(place), request).await {
-            Ok(answer) if answer.status() == http::StatusCode::OK => answer,
-            Ok(_) => continue,
-            Err(error) => return Err(NoToken::new(unreadable(&error))),
-        };
-        match serde_json::from_slice::<Metadata>(answer.body()) {
-            // spec A-17: not a letter may differ.
-            Ok(metadata) if metadata.issuer == issuer => return Ok(metadata),
-            Ok(_) => return Err(NoToken::new("the metadata of its authorization server name another")),
-            Err(_) => why = "the metadata of its authorization server cannot be read",
-        }
-    }
-    Err(NoToken::new(why))
-}
-
-/// Where metadata may be, in this order (spec A-16).
-fn places(issuer: &Url) -> Vec<Url> {
-    let path = issuer.path().trim_end_matches('/');
-    let mut paths = vec![
-        format!("/.well-known/oauth-authorization-server{path}"),
-        format!("/.well-known/openid-configuration{path}"),
-    ];
-    if !path.is_empty() {
-        paths.push(format!("{path}/.well-known/openid-configuration"));
-    }
-    let at = |path: String| {
-        let mut url = issuer.clone();
-        url.set_path(&path);
-        url
-    };
-    paths.into_iter().map(at).collect()
-}
-
 fn endpoint(metadata: &Metadata, issuer: &str, url: &Url) -> Result<Endpoint, NoToken> {
     let text = metadata.token_endpoint.as_deref();
     let text = text.ok_or(NoToken::new("the metadata of its authorization server name no token endpoint"))?;
     // The operator named the server, and no other.
     let to = egress::check(text, &Named::of([url]))
         .map_err(|_| NoToken::new("the metadata of its authorization server lead where we do not go"))?;
-    let methods = metadata.token_endpoint_auth_methods_supported.as_deref().unwrap_or_default();
-    let takes = |method: &str| methods.iter().any(|one| one == method);
-    let secret_in_form = takes("client_secret_post") && !takes("client_secret_basic");
+    let secret_in_form = egress::is_secret_in_form(metadata.token_endpoint_auth_methods_supported.as_deref());
     Ok(Endpoint { to, audience: issuer.to_owned(), secret_in_form })
+}
+
+/// Why nothing is known of a server.
+fn unfound(error: &MetadataError) -> &'static str {
+    match error {
+        MetadataError::None => "its authorization server has no metadata",
+        MetadataError::Another => "the metadata of its authorization server name another",
+        MetadataError::Unreadable => "the metadata of its authorization server cannot be read",
+        MetadataError::Egress(error) => unreadable(error),
+    }
 }
 
 /// Why a server could not be asked.

@@ -3,19 +3,15 @@
 use super::discovery::{Discovery, Endpoint, unreadable};
 use super::key::ClientKey;
 use super::vault::{NoToken, Token};
-use crate::egress::{Client, EgressError};
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
+use crate::egress::{Client, EgressError, Form, post, show_secret};
 use bytes::Bytes;
-use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE};
-use http::{HeaderValue, Request, StatusCode};
+use http::{HeaderMap, Request, StatusCode};
 use serde::Deserialize;
 use serde_json::Value;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 use url::Url;
-use url::form_urlencoded::{Serializer, byte_serialize};
 
 /// The longest token, in bytes.
 const LONGEST: usize = 16 * 1024;
@@ -95,9 +91,6 @@ impl fmt::Debug for Grant {
     }
 }
 
-/// The fields of a request.
-type Form = Vec<(&'static str, String)>;
-
 /// What is asked: a token of our own, or one in exchange for `subject`.
 pub(super) fn form(grant: &Grant, subject: Option<&str>, audience: Option<&str>) -> Form {
     let mut form = match subject {
@@ -148,22 +141,10 @@ pub(super) async fn ask(
 }
 
 fn request(grant: &Grant, mut form: Form, endpoint: &Endpoint) -> Option<Request<Bytes>> {
-    let mut request = Request::post("/").body(Bytes::new()).ok()?;
-    let head = request.headers_mut();
-    head.insert(CONTENT_TYPE, HeaderValue::from_static("application/x-www-form-urlencoded"));
-    head.insert(ACCEPT, HeaderValue::from_static("application/json"));
+    let mut headers = HeaderMap::new();
     match &grant.proof {
-        ClientProof::Secret(secret) if endpoint.secret_in_form => {
-            form.push(("client_id", grant.client_id.clone()));
-            form.push(("client_secret", secret.clone()));
-        }
         ClientProof::Secret(secret) => {
-            // Each is encoded as in a form first (RFC 6749 2.3.1).
-            let encoded = |text: &str| byte_serialize(text.as_bytes()).collect::<String>();
-            let pair = format!("{}:{}", encoded(&grant.client_id), encoded(secret));
-            let mut value = HeaderValue::try_from(format!("Basic {}", STANDARD.encode(pair))).ok()?;
-            value.set_sensitive(true);
-            head.insert(AUTHORIZATION, value);
+            show_secret(&mut headers, &mut form, (&grant.client_id, secret), endpoint.secret_in_form)?;
         }
         ClientProof::Key(key) => {
             form.push(("client_id", grant.client_id.clone()));
@@ -171,9 +152,7 @@ fn request(grant: &Grant, mut form: Form, endpoint: &Endpoint) -> Option<Request
             form.push(("client_assertion", key.assertion(&grant.client_id, &endpoint.audience)?));
         }
     }
-    let body = Serializer::new(String::new()).extend_pairs(form).finish();
-    *request.body_mut() = body.into();
-    Some(request)
+    Some(post(form, headers))
 }
 
 /// What we read of an answer. A refresh token in it is not even looked at (spec A-26).

@@ -14,7 +14,9 @@ use tokio::{
     net::TcpListener,
 };
 
-use super::{BETWEEN, Jwks, JwksError, KeysError, LARGEST, Origin, REFRESH, RETRY, STALE, fetcher};
+use upstream::egress::{EgressError, client};
+
+use super::{BETWEEN, Jwks, JwksError, KeysError, LARGEST, Origin, REFRESH, RETRY, STALE};
 
 const SET: &str =
     r#"{"keys":[{"kty":"OKP","crv":"Ed25519","kid":"a","x":"11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"}]}"#;
@@ -66,7 +68,7 @@ impl Server {
 
     fn jwks(&self) -> Arc<Jwks> {
         let url = format!("http://{}/jwks", self.address).parse().unwrap();
-        Arc::new(Jwks::new("https://id.example".into(), Origin::Url(url, fetcher().unwrap())))
+        Arc::new(Jwks::new("https://id.example".into(), Origin::Url(url, client().unwrap())))
     }
 }
 
@@ -131,7 +133,7 @@ async fn a_server_that_says_nothing_is_left_after_a_while() {
     // Time is paused once the connection stands, so that nobody really waits.
     tokio::time::pause();
     let error = jwks.read().await.unwrap_err();
-    assert!(matches!(error, JwksError::Slow), "{error}");
+    assert!(matches!(error, JwksError::Egress(EgressError::Slow)), "{error}");
     assert!(began.elapsed() < Duration::from_secs(4));
 }
 
@@ -150,7 +152,7 @@ fn a_file_is_read_at_start_and_errors_name_no_content() {
         assert!(!error.to_string().contains("marker"));
     }
     std::fs::write(&file, " ".repeat(LARGEST + 1)).unwrap();
-    assert!(matches!(jwks.prime(), Err(JwksError::TooLarge)));
+    assert!(matches!(jwks.prime(), Err(JwksError::Egress(EgressError::TooLarge))));
     assert!(jwks.held().unwrap().keys.has("a"));
 }
 

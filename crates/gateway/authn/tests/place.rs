@@ -5,17 +5,17 @@ use std::{
     io,
     path::{Path, PathBuf},
     sync::Arc,
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use admission::Principal;
-use config::{Algorithm, Config, Files, Identity, Issuer, JwksSource};
+use config::{Algorithm, Config, Files, Identity, Issuer, IssuerClaims, JwksSource, TokenProof};
 use tempfile::TempDir;
 
 use super::{Flaw, mint};
 use crate::{
     arrival::{Endpoint, Head, Mirrored, Transport, Verb},
-    authn::{Authn, Mode},
+    authn::{Authn, Mode, jwks::Jwks},
     tokens::{KeyRequest, Tokens},
 };
 
@@ -33,6 +33,19 @@ impl Place {
     pub(super) async fn new() -> Place {
         let (config, folder) = config(true);
         Place::of(&config, folder).await
+    }
+
+    /// The same, otherwise configured.
+    pub(super) async fn changed(change: impl Fn(&mut Config)) -> Place {
+        let (mut config, folder) = config(true);
+        change(&mut config);
+        Place::of(&config, folder).await
+    }
+
+    /// The keys of the one issuer.
+    pub(super) fn keys(&self) -> Arc<Jwks> {
+        let Mode::Identified { identity, .. } = &self.authn.0 else { panic!("anonymous") };
+        Arc::clone(&identity.key_sets()[0])
     }
 
     /// One tenant with one issuer.
@@ -131,7 +144,7 @@ fn issuer(name: &str, jwks: &Path) -> Issuer {
     use Algorithm as A;
     Issuer {
         issuer: name.into(),
-        jwks: JwksSource::File(jwks.to_owned()),
+        proof: TokenProof::Keys(JwksSource::File(jwks.to_owned())),
         audience: None,
         algorithms: vec![
             A::RS256,
@@ -144,8 +157,9 @@ fn issuer(name: &str, jwks: &Path) -> Issuer {
             A::ES384,
             A::EdDSA,
         ],
-        principal_claim: "sub".to_owned(),
-        groups_claim: "groups".to_owned(),
+        leeway: Duration::from_secs(30),
+        hierarchy: Vec::new(),
+        claims: IssuerClaims::default(),
         scopes: vec!["mcp:use".to_owned(), "offline_access".to_owned()],
         required_scopes: Vec::new(),
     }
