@@ -4,7 +4,7 @@ use std::{fmt, sync::Arc};
 
 use wire::Frame;
 
-use crate::{Call, Grant, Pins, Policy, RuleError, Screen, Shadow, Visibility};
+use crate::{Call, Grant, Pins, Policy, RuleError, Scopes, Screen, Shadow, Visibility};
 
 /// One question asked of every call, whatever its method.
 pub trait Check: Send + Sync {
@@ -43,12 +43,14 @@ pub struct Refusal {
     pub error: Option<RuleError>,
     /// Whether the caller must not know that the thing exists: no call of it could be admitted.
     pub hides: bool,
+    /// All scopes that the call needs, if it is for want of them.
+    pub lacks: Box<[Box<str>]>,
 }
 
 impl Refusal {
     /// By this rule.
     pub fn by(rule: impl Into<Rule>) -> Refusal {
-        Refusal { rule: rule.into(), message: None, error: None, hides: false }
+        Refusal { rule: rule.into(), message: None, error: None, hides: false, lacks: Box::default() }
     }
 
     /// With what the model reads.
@@ -59,6 +61,11 @@ impl Refusal {
     /// Since a condition has no answer.
     pub fn failed(self, error: RuleError) -> Refusal {
         Refusal { error: Some(error), ..self }
+    }
+
+    /// For want of some of these scopes.
+    pub fn lacking(self, scopes: Box<[Box<str>]>) -> Refusal {
+        Refusal { lacks: scopes, ..self }
     }
 
     /// Of something that must look missing (spec T-04).
@@ -88,6 +95,8 @@ pub enum CheckName {
     Pins,
     /// Do the rules allow it, or want a person?
     Policy,
+    /// Does the caller carry the scopes that it needs?
+    Scopes,
     /// Is the content acceptable, asking and answering?
     Screen,
 }
@@ -99,6 +108,7 @@ impl CheckName {
             CheckName::Visibility => "visibility",
             CheckName::Pins => "pins",
             CheckName::Policy => "policy",
+            CheckName::Scopes => "scopes",
             CheckName::Screen => "screen",
         }
     }
@@ -172,14 +182,16 @@ pub struct Checks {
     pub pins: Pins,
     /// See `policy.rs`.
     pub policy: Policy,
+    /// See `scopes.rs`.
+    pub scopes: Scopes,
     /// See `screen.rs`.
     pub screen: Screen,
 }
 
 impl Checks {
     /// The order is the design: what must not be seen is refused before it is explained.
-    fn in_order(&self) -> [&dyn Check; 4] {
-        [&self.visibility, &self.pins, &self.policy, &self.screen]
+    fn in_order(&self) -> [&dyn Check; 5] {
+        [&self.visibility, &self.pins, &self.policy, &self.scopes, &self.screen]
     }
 
     /// The first denial ends it; a hold waits until every check had a chance to deny, so that nobody
@@ -202,7 +214,7 @@ impl Checks {
     }
 
     /// What each check would say: `decide` without the decision.
-    pub fn explain(&self, call: &Call) -> [(CheckName, Verdict); 4] {
+    pub fn explain(&self, call: &Call) -> [(CheckName, Verdict); 5] {
         let mut notes = Notes::default();
         self.in_order().map(|check| (check.name(), check.judge(call, &mut notes)))
     }

@@ -9,6 +9,7 @@ mod facts;
 mod decision;
 mod pins;
 mod policy;
+mod scopes;
 mod screen;
 mod visibility;
 
@@ -28,6 +29,7 @@ pub use policy::{
     AskKind, Draft, Effect, Glob, Opinion, Policy, RuleError, Rules, Said, Shadow, What, Who,
     check_condition, resources_glob,
 };
+pub use scopes::Scopes;
 pub use screen::Screen;
 pub use visibility::Visibility;
 

@@ -150,6 +150,22 @@ impl Authn {
         }
     }
 
+    /// The `WWW-Authenticate` value for a principal whose token lacks some of the scopes that a call needs: the fewest that
+    /// hold all of them (spec ). None where no scope is lacking, or no token would carry more.
+    pub(crate) fn step_up(
+        &self,
+        endpoint: &Endpoint,
+        principal: &Principal,
+        needed: &[Box<str>],
+    ) -> Option<String> {
+        match &self.0 {
+            Mode::Identified { identity, signposts, .. } if !needed.is_empty() => {
+                Some(signposts.step_up(endpoint, &identity.fewest(principal, needed)))
+            }
+            Mode::Anonymous { .. } | Mode::Identified { .. } => None,
+        }
+    }
+
     /// The RFC 9728 document of an endpoint; none when no issuer vouches for anybody there.
     pub(crate) fn metadata(&self, endpoint: &Endpoint) -> Option<String> {
         match &self.0 {

@@ -175,14 +175,14 @@ async fn gather(
         && outbox.has_stream()
     {
         let message = answers.pop().map(|(_, answer)| answer)?;
-        return Some(Out { message, last: true, status: 200 });
+        return Some(Out::said(message, true));
     }
     answers.sort_by_key(|(at, _)| *at);
     if answers.is_empty() {
         return None;
     }
     let message = array(answers.into_iter().map(|(_, answer)| answer));
-    Some(Out { message, last: true, status: 200 })
+    Some(Out::said(message, true))
 }
 
 fn array(answers: impl Iterator<Item = Pieces>) -> Pieces {

@@ -26,6 +26,7 @@ use tokio::sync::watch;
 use wire::Kind;
 
 pub(crate) use bind::{Reference, bind};
+pub(crate) use facts::configured;
 pub(crate) use offer::Offer;
 use shelf::Shown;
 pub(crate) use view::View;

@@ -351,6 +351,10 @@ impl Error {
                     (ours(code::RESOURCE_NOT_FOUND), refused.reason())
                 }
                 _ if refused.denial.refusal.hides => (ours(code::INVALID_PARAMS), refused.reason()),
+                // A client that reads the challenge gets a token with more (spec A-06).
+                _ if !refused.denial.refusal.lacks.is_empty() => {
+                    (Http(403, code::INVALID_REQUEST), refused.reason())
+                }
                 Some(Sort::Tool) if !refused.referred => (Result, refused.reason()),
                 _ => (ours(code::INTERNAL_ERROR), refused.reason()),
             },

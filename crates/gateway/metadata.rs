@@ -186,6 +186,17 @@ impl Signposts {
     }
 }
 
+impl Signposts {
+    /// The `WWW-Authenticate` value for who is known and needs these scopes.
+    pub(crate) fn step_up(&self, endpoint: &Endpoint, scopes: &[&str]) -> String {
+        let mut challenge = format!("Bearer error=\"insufficient_scope\", scope=\"{}\"", scopes.join(" "));
+        if self.of(endpoint).is_some_and(|signpost| !signpost.issuers.is_empty()) {
+            let _ = write!(challenge, ", resource_metadata=\"{}\"", self.addresses.document(endpoint));
+        }
+        challenge
+    }
+}
+
 /// A challenge never asks for lasting access (spec A-05) nor for everything (spec A-12).
 pub(crate) fn is_asked_for(scope: &str) -> bool {
     is_scope(scope) && scope != "offline_access" && !scope.contains('*')

@@ -96,6 +96,14 @@ impl Entered {
         done.map_err(|error| Failure {
             id: self.frame.id().cloned(),
             client: Client { revision: self.visit.revision(), statuses: self.catalog.terms().error_status },
+            challenge: match &error {
+                Error::Denied(refused) => self.snapshot.authn.step_up(
+                    &self.head.endpoint,
+                    &self.principal,
+                    &refused.denial.refusal.lacks,
+                ),
+                _ => None,
+            },
             ..Failure::from(error)
         })
     }
@@ -267,7 +275,10 @@ impl Gateway {
     ) -> Option<Out> {
         let done = self.handle(&entered, &mut record, Some(lane)).await.and_then(fit);
         match close(record, entered.done(done)) {
-            Reply::Message { body, status, .. } => Some(Out { message: body, last: true, status }),
+            Reply::Message { body, status, challenge, .. } => {
+                let challenge = challenge.map(String::into_boxed_str);
+                Some(Out { message: body, last: true, status, challenge })
+            }
             Reply::Accepted | Reply::Ended | Reply::Running(_) | Reply::Listening(_) => None,
         }
     }

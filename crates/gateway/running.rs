@@ -48,6 +48,15 @@ pub struct Out {
     pub last: bool,
     /// The HTTP status, for an answer that is the first thing said (spec H-08).
     pub status: u16,
+    /// What the asker must show, for `WWW-Authenticate` with such an answer.
+    pub challenge: Option<Box<str>>,
+}
+
+impl Out {
+    /// Something that is no refusal.
+    pub(crate) fn said(message: Pieces, last: bool) -> Out {
+        Out { message, last, status: 200, challenge: None }
+    }
 }
 
 /// Whose the request is.
@@ -315,7 +324,7 @@ impl Outbox {
     pub(crate) fn begin(&self) {
         let mut waiting = self.waiting();
         if matches!(waiting.reach, Reach::Connection) && waiting.messages.is_empty() {
-            waiting.messages.push_back(Out { message: Pieces::default(), last: false, status: 200 });
+            waiting.messages.push_back(Out::said(Pieces::default(), false));
             drop(waiting);
             self.arrived.wake();
         }
@@ -338,7 +347,7 @@ impl Outbox {
             Reach::Stream(stream) => write(stream, message),
             Reach::Connection if waiting.messages.len() >= most => false,
             Reach::Connection => {
-                waiting.messages.push_back(Out { message, last: false, status: 200 });
+                waiting.messages.push_back(Out::said(message, false));
                 drop(waiting);
                 self.arrived.wake();
                 true

@@ -100,9 +100,7 @@ impl StreamableHttp {
             Reply::Ended => bare(StatusCode::NO_CONTENT),
             Reply::Message { status, body, session, challenge } => {
                 let mut response = message(status, body, accepts);
-                if let Some(Ok(challenge)) = challenge.map(HeaderValue::try_from) {
-                    response.headers_mut().insert(header::WWW_AUTHENTICATE, challenge);
-                }
+                challenged(&mut response, challenge.as_deref());
                 // Set, not added: clients that see it twice echo `x, x` (bug B53).
                 if let Some(Ok(session)) = session.map(|session| HeaderValue::from_str(&session)) {
                     response.headers_mut().insert(SESSION, session);
@@ -120,9 +118,7 @@ impl StreamableHttp {
     /// Follows a running request. Whether the client stays to the end is its own affair (spec H-25).
     async fn follow(&self, mut running: Running, accepts: Accepts) -> Response<Body> {
         if !accepts.stream_in_answer() {
-            return last(&mut running)
-                .await
-                .map_or_else(gone, |out| message(out.status, out.message, accepts));
+            return last(&mut running).await.map_or_else(gone, |out| answer(out, accepts));
         }
         let first = tokio::select! {
             biased;
@@ -131,7 +127,7 @@ impl StreamableHttp {
         };
         match first {
             None => gone(),
-            Some(out) if out.last => message(out.status, out.message, accepts),
+            Some(out) if out.last => answer(out, accepts),
             Some(out) => event_stream(body::following(running.begin(Some(out)), self.keepalive)),
         }
     }
@@ -167,6 +163,20 @@ fn gone() -> Response<Body> {
 fn full() -> Response<Body> {
     let message = "too many large messages are arriving at once: send this one again later";
     Refusal::new(StatusCode::SERVICE_UNAVAILABLE, message).with(header::RETRY_AFTER, RETRY_AFTER).into()
+}
+
+/// An answer that is the first thing said.
+fn answer(out: Out, accepts: Accepts) -> Response<Body> {
+    let mut response = message(out.status, out.message, accepts);
+    challenged(&mut response, out.challenge.as_deref());
+    response
+}
+
+/// Says what the asker must show.
+fn challenged(response: &mut Response<Body>, challenge: Option<&str>) {
+    if let Some(Ok(challenge)) = challenge.map(HeaderValue::try_from) {
+        response.headers_mut().insert(header::WWW_AUTHENTICATE, challenge);
+    }
 }
 
 fn bare(status: StatusCode) -> Response<Body> {

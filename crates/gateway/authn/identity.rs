@@ -249,6 +249,15 @@ impl Identity {
         jwks.fresher().await
     }
 
+    /// The fewest of these scopes that hold all of them, as the issuer of this principal has it.
+    pub(super) fn fewest<'a>(&self, principal: &Principal, needed: &'a [Box<str>]) -> Vec<&'a str> {
+        let issuer = self.issuers.named(&principal.issuer, principal.tenant.name());
+        let held = |scope: &str| {
+            issuer.is_some_and(|issuer| needed.iter().any(|other| issuer.hierarchy.includes(other, scope)))
+        };
+        needed.iter().map(|scope| &**scope).filter(|scope| !held(scope)).collect()
+    }
+
     /// Whether any issuer is asked about tokens.
     pub(super) fn asks(&self) -> bool {
         self.issuers.iter().any(|issuer| matches!(issuer.proof, Proof::Asked(_)))

@@ -143,6 +143,12 @@ impl Hierarchy {
         Hierarchy(written.iter().map(|(scope, _)| (scope.as_str().into(), all_of(scope))).collect())
     }
 
+    /// Whether one scope holds another, and not the other way round as well.
+    pub(super) fn includes(&self, holder: &str, scope: &str) -> bool {
+        let holds = |holder: &str, scope: &str| self.0.get(holder).is_some_and(|held| held.contains(scope));
+        holds(holder, scope) && !holds(scope, holder)
+    }
+
     /// These scopes and all that they hold, each once.
     pub(super) fn holds(&self, scopes: Vec<&str>) -> Box<[Box<str>]> {
         let mut all: Vec<Box<str>> = Vec::with_capacity(scopes.len());
@@ -173,5 +179,7 @@ mod tests {
         assert_eq!(holds(&["read", "write", "other"]), "read write list other");
         assert_eq!(holds(&["loop"]), "loop admin list read write");
         assert_eq!(holds(&["*"]), "*");
+        assert!(hierarchy.includes("admin", "read") && !hierarchy.includes("read", "admin"));
+        assert!(!hierarchy.includes("loop", "loop"));
     }
 }

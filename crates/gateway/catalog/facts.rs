@@ -1,6 +1,7 @@
 //! What rules may know about a thing, from its definition and from the configuration.
 
-use admission::{Facts, Trust};
+use admission::{Facts, Sort, Trust};
+use config::Upstream;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use wire::Kind;
@@ -27,18 +28,35 @@ struct Hints {
 impl Source {
     /// The facts of one listed item, of which `raw` is the definition.
     pub(super) fn facts(&self, kind: Kind, (native, exposed): (&str, &str), raw: &str) -> Facts {
-        let facts = match kind {
-            Kind::Tools | Kind::Prompts => Facts::unknown(exposed),
-            Kind::Resources | Kind::Templates => Facts::resource(native),
+        let (sort, unknown) = match kind {
+            Kind::Tools => (Sort::Tool, Facts::unknown(exposed)),
+            Kind::Prompts => (Sort::Prompt, Facts::unknown(exposed)),
+            Kind::Resources | Kind::Templates => (Sort::Resource, Facts::resource(native)),
         };
-        let trust = policy::trust(self.config.trust);
-        let unknown = Facts { trust, ..facts };
-        if kind != Kind::Tools {
-            return unknown;
+        let facts = configured(&self.config, (sort, native), unknown);
+        if sort != Sort::Tool {
+            return facts;
         }
-        let egress = self.config.egress.iter().any(|pattern| pattern.matches(native));
-        let (destructive, read_only, annotations) = hints(trust, raw);
-        Facts { egress, read_only, destructive, annotations, ..unknown }
+        let (destructive, read_only, annotations) = hints(facts.trust, raw);
+        Facts { read_only, destructive, annotations, ..facts }
+    }
+}
+
+/// These facts, with what the operator says of a thing by its native name.
+pub(crate) fn configured(upstream: &Upstream, (sort, native): (Sort, &str), facts: Facts) -> Facts {
+    let is_tool = sort == Sort::Tool;
+    let own = upstream.tool_scopes.iter().filter(|(glob, _)| is_tool && glob.matches(native));
+    let mut scopes: Vec<Box<str>> = Vec::new();
+    for scope in upstream.scopes.iter().chain(own.flat_map(|(_, needed)| needed)) {
+        if !scopes.iter().any(|known| **known == **scope) {
+            scopes.push(scope.as_str().into());
+        }
+    }
+    Facts {
+        trust: policy::trust(upstream.trust),
+        egress: is_tool && upstream.egress.iter().any(|glob| glob.matches(native)),
+        scopes: scopes.into(),
+        ..facts
     }
 }
 

@@ -6,15 +6,13 @@ use admission::{Sort, Standing, Thing};
 use config::{Filter, Naming};
 use wire::{Kind, digest_of, shape::Structured};
 
-use crate::policy;
-
 use super::{
     Catalog, Shop, Stock, StockState, Terms, capabilities,
     capabilities::{Introductions, Merged},
     names::{self, Prefixes},
     offer::Offers,
     shelf::{Face, Shown},
-    view::{Entry, List, View},
+    view::{Entry, List, Owner, View},
 };
 
 type Stocks = std::collections::BTreeMap<Arc<str>, Stock>;
@@ -55,11 +53,10 @@ fn view(terms: &Terms, server: &config::VirtualServer, stock: &Stocks) -> View {
         more: selected.iter().any(|(_, stock)| stock.capabilities.is_none()),
     };
     let Merged { capabilities, extras, promised } = capabilities::merged(&said, &terms.rules.extensions);
-    let filters = |id: &Arc<str>| {
-        let source = terms.sources.get(id)?;
-        Some((Arc::clone(id), [source.config.resources.clone(), server.resources.clone()]))
+    let owner = |id: &Arc<str>| {
+        let source = Arc::clone(terms.sources.get(id)?);
+        Some((Arc::clone(id), Owner { source, filter: server.resources.clone() }))
     };
-    let trust = |id: &Arc<str>| Some((Arc::clone(id), policy::trust(terms.sources.get(id)?.config.trust)));
     View {
         server: Arc::clone(&server.name),
         capabilities,
@@ -71,8 +68,7 @@ fn view(terms: &Terms, server: &config::VirtualServer, stock: &Stocks) -> View {
         prompts: tables.prompts,
         resources: tables.resources,
         prefixes: Prefixes::of(&upstreams, server.names),
-        trusts: upstreams.iter().filter_map(trust).collect(),
-        uri_filters: upstreams.iter().filter_map(filters).collect(),
+        owners: upstreams.iter().filter_map(owner).collect(),
         offers: Offers::default(),
         absent,
         upstreams,
@@ -158,7 +154,7 @@ impl Tables {
 }
 
 /// Whether a URI that no list mentions may be read.
-pub(super) fn uri_standing(native: &str, filters: &[Filter; 2]) -> Standing {
+pub(super) fn uri_standing(native: &str, filters: &[&Filter; 2]) -> Standing {
     match names::uri_flaw(native) {
         Some(why) => Standing::Excluded(why),
         None if filters.iter().all(|filter| admits_uri(filter, native)) => Standing::Offered,

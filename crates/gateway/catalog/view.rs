@@ -5,11 +5,11 @@ use std::{
     sync::{Arc, OnceLock},
 };
 
-use admission::{Facts, Sort, Thing, Trust};
+use admission::{Facts, Sort, Thing};
 use bytes::Bytes;
 use wire::{Capability, Digest, Kind, Revision, digest_of, shape::Structured, task::Support};
 
-use super::{capabilities::Extras, names::Prefixes, offer::Offers, shelf::Definition};
+use super::{Source, capabilities::Extras, facts, names::Prefixes, offer::Offers, shelf::Definition};
 
 /// Items of a page. A list of more is cut, and the next page has a cursor of ours.
 pub(crate) const PAGE: usize = 1000;
@@ -36,14 +36,21 @@ pub(crate) struct View {
     pub(super) resources: HashMap<Box<str>, Arc<Thing>>,
     /// What stands before native URIs.
     pub(super) prefixes: Prefixes,
-    /// Per upstream: the filters a resource URI must pass that no list mentioned.
-    pub(super) uri_filters: HashMap<Arc<str>, [config::Filter; 2]>,
-    /// How far each upstream is trusted.
-    pub(super) trusts: HashMap<Arc<str>, Trust>,
+    /// What is said of a resource that no list mentioned, by its upstream.
+    pub(super) owners: HashMap<Arc<str>, Owner>,
     /// Lists as single askers see them.
     pub(super) offers: Offers,
     /// Upstreams that are missing from the lists.
     pub(crate) absent: Vec<Arc<str>>,
+}
+
+/// An upstream, as far as URIs are concerned that no list mentioned.
+#[derive(Debug)]
+pub(super) struct Owner {
+    /// What it is configured to be.
+    pub(super) source: Arc<Source>,
+    /// What a URI must pass at this virtual server, beside the filters of its upstream.
+    pub(super) filter: config::Filter,
 }
 
 /// One list of a view.
@@ -124,11 +131,10 @@ impl View {
             return Some(Arc::clone(known));
         }
         let (upstream, native) = self.prefixes.native(exposed)?;
-        let filters = self.uri_filters.get(&upstream)?;
-        let standing = super::merge::uri_standing(native, filters);
+        let Owner { source, filter } = self.owners.get(&upstream)?;
+        let standing = super::merge::uri_standing(native, &[&source.config.resources, filter]);
         let (sort, mirrors, tasks) = (Sort::Resource, Arc::default(), Support::Forbidden);
-        let trust = self.trusts.get(&upstream).copied().unwrap_or(Trust::Untrusted);
-        let facts = Arc::new(Facts { trust, ..Facts::resource(native) });
+        let facts = facts::configured(&source.config, (sort, native), Facts::resource(native)).into();
         let (exposed, native) = (exposed.into(), native.into());
         Some(Arc::new(Thing {
             upstream,

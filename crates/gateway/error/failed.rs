@@ -44,6 +44,9 @@ impl Refused {
             Some(_) | None => match &refusal.message {
                 Some(message) => message.to_string(),
                 None if refusal.error.is_some() => UNDECIDED.to_owned(),
+                None if !refusal.lacks.is_empty() => {
+                    format!("the token lacks a scope that this needs: {}", refusal.lacks.join(" "))
+                }
                 None => "this call is not allowed with these arguments".to_owned(),
             },
         }
@@ -55,6 +58,7 @@ impl Refused {
         match refusal.error {
             _ if refusal.hides => "unknown_name",
             Some(_) => "rule_error",
+            None if !refusal.lacks.is_empty() => "insufficient_scope",
             None => "denied",
         }
     }

@@ -132,6 +132,12 @@ fn all() -> Vec<Error> {
         refused(CheckName::Policy, Sort::Tool, by_rule().said(Some("ask a lead".into()))),
         refused(CheckName::Policy, Sort::Tool, by_rule().failed(rule_error())),
         refused(CheckName::Policy, Sort::Prompt, by_rule()),
+        refused(
+            CheckName::Scopes,
+            Sort::Tool,
+            by_rule().lacking(["x:write".into(), "x:admin".into()].into()),
+        ),
+        refused(CheckName::Scopes, Sort::Resource, by_rule().lacking(["x:read".into()].into())),
         ApprovalError::Unavailable { tool: true }.into(),
         ApprovalError::Unavailable { tool: false }.into(),
         AuditError::Unwritable.into(),
@@ -226,6 +232,8 @@ fn the_table_is_what_it_was_when_it_was_reviewed() {
         200 "result":{"content":[{"type":"text","text":"ask a lead"}],"isError":true,"_meta":{"portcullis/error":{"reason":"denied"}}}}
         200 "result":{"content":[{"type":"text","text":"whether this call is allowed cannot be told from its arguments, so it is not"}],"isError":true,"_meta":{"portcullis/error":{"reason":"rule_error"}}}}
         200 "error":{"code":-32603,"message":"this call is not allowed with these arguments","data":{"reason":"denied"}}}
+        403 "error":{"code":-32600,"message":"the token lacks a scope that this needs: x:write x:admin","data":{"reason":"insufficient_scope"}}}
+        403 "error":{"code":-32600,"message":"the token lacks a scope that this needs: x:read","data":{"reason":"insufficient_scope","uri":"x"}}}
         200 "result":{"content":[{"type":"text","text":"this call needs an approval, and nobody can be asked"}],"isError":true,"_meta":{"portcullis/error":{"reason":"approval_unavailable"}}}}
         200 "error":{"code":-32603,"message":"this call needs an approval, and nobody can be asked","data":{"reason":"approval_unavailable"}}}
         200 "error":{"code":-32603,"message":"the gateway cannot record this request, so nothing was called","data":{"reason":"unrecorded"}}}

@@ -13,6 +13,7 @@ use serde_json::{json, value::RawValue};
 use wire::{Budget, Frame, FrameError, Method, task::Support};
 
 use super::{PolicyError, compile, trust};
+use crate::catalog;
 
 /// The rules of a configuration, for trying them.
 #[derive(Debug)]
@@ -161,7 +162,10 @@ fn made_up(tenant: &Tenant, question: &Question<'_>, now: u64) -> Result<Call, T
         Sort::Resource => Facts::resource(name),
         Sort::Tool | Sort::Prompt => Facts::unknown(name.as_str()),
     };
-    let unknown = Facts { trust: configured.map_or(unknown.trust, |one| trust(one.trust)), ..unknown };
+    let unknown = match configured {
+        Some(upstream) => catalog::configured(upstream, (sort, native), unknown),
+        None => unknown,
+    };
     let facts = match question.facts {
         Some(said) => Facts {
             trust: trust(said.trust),
@@ -170,10 +174,7 @@ fn made_up(tenant: &Tenant, question: &Question<'_>, now: u64) -> Result<Call, T
             egress: said.egress,
             ..unknown
         },
-        None => {
-            let egress = configured.is_some_and(|one| one.egress.iter().any(|glob| glob.matches(native)));
-            Facts { egress: egress && sort == Sort::Tool, ..unknown }
-        }
+        None => unknown,
     };
     let who = question.principal;
     let principal = Principal {

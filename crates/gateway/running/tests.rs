@@ -25,7 +25,7 @@ fn message(text: &'static str) -> Pieces {
 }
 
 fn answer() -> Option<Out> {
-    Some(Out { message: message("answer"), last: true, status: 200 })
+    Some(Out::said(message("answer"), true))
 }
 
 fn within(revision: Revision) -> Bond {

@@ -286,7 +286,7 @@ pub(crate) async fn front(mut work: Answering, front: Front, sessions: &Sessions
     front.outbox.leave();
     front.hosting.stage.send_replace(Stage::Task);
     drop(sessions.tracker.spawn(finish(work, (task, hosted), front.tasks)));
-    Some(Out { message, last: true, status: 200 })
+    Some(Out::said(message, true))
 }
 
 impl Front {
