@@ -6,6 +6,7 @@ from pathlib import Path
 
 import exchange
 import judge
+from provider import Provider
 from stand import MODERN, Stand, Watch
 
 REPEAT_MAX = 200  # tokens of an item that asks for thousands
@@ -23,26 +24,44 @@ def run(items, report):
     with tempfile.TemporaryDirectory(prefix="portcullis-attacks-") as folder:
         jwks = Path(folder) / "jwks.json"
         jwks.write_text(json.dumps(keys.jwks()))
-        identity = {"issuers": [{"issuer": ISSUER, "jwks": str(jwks), "audience": AUDIENCE}]}
+        identity = identified(ISSUER, jwks=str(jwks))
         with Stand(folder, identity=identity) as stand:
             for item in items:
-                why = undecidable(item["recipe"])
-                if why:
-                    report.skip(item, why)
+                if "idp" in item["recipe"]:
+                    continue
+                if "clock" in item["recipe"]:
+                    report.skip(item, "needs a clock of its own")
                 else:
                     report(item, *judged(item, issuer, stand))
+    for item in items:
+        if "idp" in item["recipe"]:
+            by_provider(item, keys, report)
 
 
-def undecidable(recipe):
-    """Why an item cannot be judged yet, or None."""
-    claims = {**recipe.get("payload", {}), **{dropped.split(".")[1]: 0 for dropped in recipe.get("drop", [])}}
-    if "tenant" in claims:
-        return "needs `claims.tenant`: the tenant follows from the issuer alone yet"
-    if set(recipe.get("idp", [])) - {"ok"}:
-        return "needs an issuer whose keys are read again: they are read at start only yet"
-    if "clock" in recipe:
-        return "needs a clock of its own"
-    return None
+def identified(issuer, **more):
+    return {"issuers": [{"issuer": issuer, "audience": AUDIENCE, "claims": {"tenant": "tenant"}, **more}]}
+
+
+def by_provider(item, keys, report):
+    """An item about an issuer that is read while the gateway runs: its script says how that goes."""
+    import tokens
+
+    script = item["recipe"]["idp"]
+    unknown = [word for word in script if word.rstrip("*").partition(":")[0] not in Provider.WORDS]
+    if unknown or "clock" in item["recipe"]:
+        return report.skip(item, f"no provider does this: {unknown or 'clock'}")
+    folder = tempfile.TemporaryDirectory(prefix="portcullis-attacks-")
+    with folder as place, Provider(keys) as provider:
+        issuer = tokens.Issuer(keys, provider.url, AUDIENCE, OTHER)
+        provider.state = script[0]
+        with Stand(place, identity=identified(provider.url)) as stand:
+            for word in script[1:]:
+                # A key that nobody knows has the keys read again.
+                provider.state, before = word, provider.fetched
+                shown(issuer.token({"sign": {"alg": "RS256", "key": "rsa_att"}}), stand)
+                if provider.fetched == before:
+                    raise RuntimeError(f"{item['id']}: the keys were not read again")
+            report(item, *judged(item, issuer, stand))
 
 
 def judged(item, issuer, stand):
