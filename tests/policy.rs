@@ -23,12 +23,15 @@ rules:
     when: args.n > 10
     effect: deny
     message: At most ten.
+  - { name: no-files, upstreams: [alpha], resources: ["file:///etc/**"], effect: deny }
   - { name: later, tools: [alpha__act], when: args.n > 5, effect: deny, mode: shadow }
 tests:
   - { principal: { id: ann }, call: alpha__wipe, expect: allow }
   - { principal: { id: bob }, call: alpha__wipe, expect: hide }
   - { call: alpha__act, args: { n: 11 }, expect: deny }
   - { call: alpha__act, args: { n: 6 }, expect: allow }
+  - { read: "file:///etc/passwd", upstream: alpha, expect: deny }
+  - { read: "file:///etc/passwd", expect: allow }
 "#;
 
 fn governed(rules: &str) -> Setup {
@@ -100,7 +103,7 @@ fn rules_are_tried_without_a_gateway() {
     let folder = governed(RULES).write((0, 0));
     let tests = policy(&folder, &["test"]);
     assert!(tests.status.success(), "{}", String::from_utf8_lossy(&tests.stderr));
-    assert_eq!(stdout(&tests), "ok: 4 tests\n");
+    assert_eq!(stdout(&tests), "ok: 6 tests\n");
     let explained = |arguments: &[&str]| {
         let output = policy(&folder, &[&["explain", "-o", "json", "--tool"], arguments].concat());
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -110,7 +113,7 @@ fn rules_are_tried_without_a_gateway() {
     assert_eq!((&told["outcome"], &told["rule"]), (&json!("deny"), &json!("small")));
     assert_eq!(told["message"], "At most ten.");
     let verdicts: Vec<_> = told["rules"].as_array().unwrap().iter().map(|rule| &rule["verdict"]).collect();
-    assert_eq!(verdicts, ["differs", "differs", "matches", "matches"]);
+    assert_eq!(verdicts, ["differs", "differs", "matches", "differs", "matches"]);
     assert_eq!(told["rules"][0]["why"], "what it is about");
     let without = explained(&["alpha__act"]);
     assert_eq!((&without["outcome"], &without["rules"][2]["verdict"]), (&json!("deny"), &json!("error")));
@@ -131,8 +134,8 @@ fn a_test_that_fails_says_where_and_by_which_rule() {
     let tests = policy(&folder, &["test"]);
     assert_eq!(tests.status.code(), Some(1));
     let said = String::from_utf8_lossy(&tests.stderr).into_owned();
-    assert!(said.contains("acme.yaml:15: alpha__act: expected allow, got deny by `small`"), "{said}");
-    assert!(said.contains("1 of 4 tests failed"), "{said}");
+    assert!(said.contains("acme.yaml:16: alpha__act: expected allow, got deny by `small`"), "{said}");
+    assert!(said.contains("1 of 6 tests failed"), "{said}");
 }
 
 #[test]
@@ -150,4 +153,37 @@ fn the_example_of_the_page_holds_its_own_tests() {
     let args = ["--args", r#"{"repo":"private-keys"}"#];
     let told = policy(&folder, &[&carl[..], &facts, &args].concat());
     assert!(stdout(&told).starts_with("deny by `private-repositories`\n"), "{}", stdout(&told));
+}
+
+#[test]
+fn a_running_gateway_says_what_its_tools_are_like() {
+    let reads = r#"{"name":"look","inputSchema":{"type":"object"},"annotations":{"readOnlyHint":true,"title":"Look"}}"#;
+    let rules = r#"
+default: deny
+rules:
+  - { name: readers, when: tool.readOnly, effect: allow }
+  - { name: titled, when: 'tool.annotations.title == "Look"', effect: deny, mode: shadow }
+tests:
+  - { call: alpha__look, expect: allow }
+  - { call: alpha__act, expect: deny }
+  - { call: alpha__act, tool: { readOnly: true }, expect: allow }
+"#;
+    let setup = Setup::new()
+        .upstream_with("alpha", Script::tools(&["act"]).item(wire::Kind::Tools, reads), "trust: trusted")
+        .tenant("policies: [policies/acme.yaml]")
+        .file("policies/acme.yaml", rules);
+    let daemon = settled(&setup, &["alpha"]);
+    let alone = policy(daemon.folder(), &["test"]);
+    assert_eq!(alone.status.code(), Some(1), "an unknown tool is the worst");
+    let url = daemon.admin();
+    let known = policy(daemon.folder(), &["test", "--url", &url]);
+    assert_eq!(stdout(&known), "ok: 3 tests\n", "{}", String::from_utf8_lossy(&known.stderr));
+    let told = policy(daemon.folder(), &["explain", "--tool", "alpha__look", "--url", &url, "-o", "json"]);
+    let told: Value = serde_json::from_str(stdout(&told)).unwrap();
+    assert_eq!((&told["outcome"], &told["rules"][1]["verdict"]), (&json!("allow"), &json!("matches")));
+
+    let folder = governed(RULES).write((0, 0));
+    let no_key = folder.path().join("none.key");
+    let nobody = policy(&folder, &["test", "--url", &url, "--key-file", no_key.to_str().unwrap()]);
+    assert!(!nobody.status.success() && String::from_utf8_lossy(&nobody.stderr).contains("none.key"));
 }

@@ -77,6 +77,7 @@ impl Admin {
             .route("/status", get(status))
             .route("/version", get(async || Json(version())))
             .route("/metrics", get(metrics))
+            .route("/admin/v1/tools/{tenant}", get(tools))
             .route("/admin/v1/{*page}", any(answer))
             .fallback(async || {
                 let message = "nothing here: see /livez, /readyz, /status, /version and /metrics";
@@ -119,6 +120,13 @@ async fn readiness(State(desk): State<Arc<Desk>>) -> impl IntoResponse {
 
 async fn status(State(desk): State<Arc<Desk>>) -> impl IntoResponse {
     Json(desk.gateway.status())
+}
+
+async fn tools(State(desk): State<Arc<Desk>>, Path(tenant): Path<String>) -> Response<Body> {
+    match desk.gateway.tools(&tenant) {
+        Some(tools) => Json(tools).into_response(),
+        None => Refusal::new(StatusCode::NOT_FOUND, format!("there is no tenant `{tenant}`")).into(),
+    }
 }
 
 async fn metrics(State(desk): State<Arc<Desk>>) -> impl IntoResponse {

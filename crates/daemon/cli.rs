@@ -59,7 +59,7 @@ enum Command {
     Tools(ToolsCommand),
     /// Try the rules of a configuration, without a gateway
     #[command(subcommand)]
-    Policy(PolicyCommand),
+    Policy(policy::PolicyCommand),
     /// Make, list and revoke credentials of the gateway's own
     #[command(subcommand)]
     Token(TokenCommand),
@@ -115,67 +115,6 @@ struct CallArgs {
     args: Option<String>,
     #[command(flatten)]
     server: Server,
-    #[command(flatten)]
-    output: Output,
-}
-
-#[derive(Debug, Subcommand)]
-enum PolicyCommand {
-    /// Run the tests that stand beside the rules
-    Test {
-        #[command(flatten)]
-        file: ConfigFile,
-        #[command(flatten)]
-        output: Output,
-    },
-    /// What each rule says of one call, and why
-    Explain(Box<ExplainArgs>),
-}
-
-#[derive(Debug, Args)]
-struct ExplainArgs {
-    /// The tool, as clients see it
-    #[arg(long, value_name = "NAME", required_unless_present_any = ["prompt", "resource"], conflicts_with_all = ["prompt", "resource"])]
-    tool: Option<String>,
-    /// The prompt, as clients see it
-    #[arg(long, value_name = "NAME", conflicts_with = "resource")]
-    prompt: Option<String>,
-    /// The resource, as its server writes its URI; say which server with --upstream
-    #[arg(long, value_name = "URI")]
-    resource: Option<String>,
-    /// The arguments, a JSON object
-    #[arg(long, value_name = "JSON", default_value = "{}")]
-    args: String,
-    /// Who asks [default: somebody without a name]
-    #[arg(long, default_value = "")]
-    principal: String,
-    /// The issuer that vouches for them
-    #[arg(long, value_name = "URL", default_value = "")]
-    issuer: String,
-    /// A group of theirs; may be repeated
-    #[arg(long = "group", value_name = "NAME")]
-    groups: Vec<String>,
-    /// A scope of their token; may be repeated
-    #[arg(long = "scope", value_name = "NAME")]
-    scopes: Vec<String>,
-    /// The claims of their token, a JSON object [default: none]
-    #[arg(long, value_name = "JSON")]
-    claims: Option<String>,
-    /// The virtual server
-    #[arg(long, value_name = "NAME", default_value = "default")]
-    server: String,
-    /// The upstream [default: what stands before `__` in the name]
-    #[arg(long, value_name = "ID")]
-    upstream: Option<String>,
-    /// What is known of the tool: `destructive=false`, `readOnly=true`, `egress=true`, `trust=trusted`; may be
-    /// repeated [default: the worst, and the tier of its upstream]
-    #[arg(long = "fact", value_name = "KEY=VALUE", value_parser = policy::fact)]
-    facts: Vec<policy::Fact>,
-    /// The tenant [default: the only one]
-    #[arg(long)]
-    tenant: Option<String>,
-    #[command(flatten)]
-    file: ConfigFile,
     #[command(flatten)]
     output: Output,
 }
@@ -451,6 +390,7 @@ mod tests {
             "tools call notes__add --args {} -o table",
             "tools ls --token pck_x",
             "policy test --config p.yaml -o json",
+            "policy test --url http://127.0.0.1:7421 --key-file admin.key",
             "policy explain --tool notes__add --args {} --principal ann --group dev --fact readOnly=true",
             "policy explain --resource file:///etc --upstream files",
             "token key --principal ann --group dev --group ops --server default --expires-in 30d",
@@ -485,6 +425,8 @@ mod tests {
             "policy",
             "policy explain",
             "policy explain --tool a --prompt b",
+            "policy explain --tool a --url http://localhost:7421 --fact readOnly=true",
+            "policy test --key-file admin.key",
             "policy explain --tool a --fact readOnly=perhaps",
             "policy explain --tool a --fact nice=true",
             "token key",

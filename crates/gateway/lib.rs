@@ -39,7 +39,9 @@ pub use arrival::{
 pub use authn::{Connector, IdentityError, JwksError, KeysError, SiteError, connector};
 pub use gateway::{Gateway, OpenError, Reloaded};
 pub use metadata::endpoint_url;
-pub use policy::{PolicyError, Question, Trial, TrialError, Tried, View, check_condition, check_resources};
+pub use policy::{
+    PolicyError, Question, ToolFacts, Trial, TrialError, Tried, View, check_condition, check_resources,
+};
 pub use running::{Following, Out, Running};
 pub use store::StoreError;
 pub use tokens::{ApiKey, JwtRequest, KeyRequest, NewJwt, NewKey, Revocation, Tokens, TokensError};

@@ -6,8 +6,10 @@ use admission::{AskKind, Draft, Effect, Glob, Policy, Rules, Sort, TenantId, Tru
 use config::{Asking, Config, Deed, Mode, Pattern, PolicyRule};
 use wire::Method;
 
+mod known;
 mod trial;
 
+pub use known::ToolFacts;
 pub use trial::{Question, Trial, TrialError, Tried, View};
 
 /// The rules of all tenants did not compile; the configuration was not checked before.

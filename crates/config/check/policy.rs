@@ -48,7 +48,10 @@ impl Checker<'_> {
                 self.aims(rule, upstreams, servers);
                 policy.rules.extend(self.rule(rule));
             }
-            policy.tests.extend(file.tests().iter().filter_map(|test| self.policy_test(test)));
+            for test in &file.tests() {
+                self.stands(test, upstreams, servers);
+                policy.tests.extend(self.policy_test(test));
+            }
         }
         Some(policy)
     }
@@ -177,6 +180,7 @@ impl Checker<'_> {
             asked,
             args: raw.args().0,
             server: raw.server().0,
+            upstream: raw.upstream.as_ref().map(|id| id.value.0.clone()),
             facts: TestFacts {
                 destructive: tool.destructive(),
                 read_only: tool.read_only(),

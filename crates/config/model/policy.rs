@@ -159,6 +159,8 @@ pub struct PolicyTest {
     pub args: String,
     /// The virtual server.
     pub server: String,
+    /// The upstream, where its id does not stand in the name.
+    pub upstream: Option<String>,
     /// What is known of the tool.
     pub facts: TestFacts,
     /// Whether the test itself says what is known of the tool.

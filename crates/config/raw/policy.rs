@@ -6,7 +6,7 @@ use crate::model::{Asking, Deed, Effect, Expectation, Mode as RuleMode};
 use crate::reader::{At, Reader, Written};
 use crate::section::{Map, section};
 use crate::tree::{Node, What};
-use crate::words::{ClaimName, Condition, Glob, Message, RuleName};
+use crate::words::{ClaimName, Condition, Glob, Id, Message, RuleName};
 use serde_json::{Value, json};
 
 section! { "policies/*.yaml"
@@ -104,6 +104,8 @@ section! { "tests"
         "args" args: Json = Json("{}".to_owned());
         /// The virtual server.
         "server" server: Message = Message("default".to_owned());
+        /// The upstream, where its id does not stand before `__` in the name: of a resource.
+        "upstream" upstream: Id;
         /// What is known of the tool; of one that is not described the worst is assumed.
         "tool" tool: Facts = Facts::default();
         /// What must come of it.

@@ -93,6 +93,7 @@ fn every_key_of_a_tenant_is_in_an_example() {
                         "client_secret",
                         "cache",
                         "leeway",
+                        "upstream",
                         "tenant",
                         "claims",
                         "ids",

@@ -85,6 +85,18 @@ fn a_pattern_that_matches_nothing_is_told_of() {
 }
 
 #[test]
+fn a_test_at_a_place_that_does_not_exist_is_told_of() {
+    let test = "tests:\n  - { read: \"file:///x\", upstream: github, server: outside, expect: allow }\n";
+    let rules = format!("rules: [{{ name: mine, effect: allow }}]\n{test}");
+    assert_eq!(told(&rules), [] as [&str; 0]);
+    let wrong = rules.replace("upstream: github", "upstream: gitub").replace("outside", "inside");
+    assert_eq!(
+        told(&wrong),
+        ["3:36 there is no upstream `gitub`", "3:51 there is no virtual server `inside`"]
+    );
+}
+
+#[test]
 fn a_fault_within_a_condition_is_told_where_it_is() {
     for (when, expected) in [
         ("'a && wrong'", "4:17 the condition is wrong"),

@@ -1,18 +1,101 @@
-//! `portcullis policy`: the rules of a configuration tried without a gateway.
+//! `portcullis policy`: the rules of a configuration tried, without a gateway or on the tools of one that runs.
 
 use std::{
     fmt::Write as _,
+    path::PathBuf,
     time::{SystemTime, UNIX_EPOCH},
 };
 
+use bytes::Bytes;
+use clap::{Args, Subcommand};
 use config::{Asked, Config, Expectation, Loaded, PolicyTest, Tenant, TestFacts, TestPrincipal, Trust};
-use gateway::{Question, Trial, Tried};
-use serde_json::{Value, json};
+use gateway::{Question, ToolFacts, Trial, Tried};
+use http::Method;
+use serde_json::{Value, json, value::RawValue};
 
 use crate::{
-    cli::{ConfigFile, ExplainArgs, Form, PolicyCommand, output, serve},
+    cli::{ConfigFile, Form, Output, output, serve},
+    client,
     failure::Failure,
+    key, run,
 };
+
+/// What is asked of the rules.
+#[derive(Debug, Subcommand)]
+pub(super) enum PolicyCommand {
+    /// Run the tests that stand beside the rules
+    Test {
+        #[command(flatten)]
+        known: Known,
+        #[command(flatten)]
+        file: ConfigFile,
+        #[command(flatten)]
+        output: Output,
+    },
+    /// What each rule says of one call, and why
+    Explain(Box<ExplainArgs>),
+}
+
+/// Where it is known what tools are like, if not from what is said of them.
+#[derive(Debug, Args)]
+pub(super) struct Known {
+    /// The operators' listener of a running gateway: what it knows of its tools counts, where nothing else is said
+    #[arg(long, value_name = "URL")]
+    url: Option<String>,
+    /// The file of the operators' key there [default: `admin.key` in the state folder that the configuration names]
+    #[arg(long, value_name = "FILE", requires = "url")]
+    key_file: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct ExplainArgs {
+    /// The tool, as clients see it
+    #[arg(long, value_name = "NAME", required_unless_present_any = ["prompt", "resource"], conflicts_with_all = ["prompt", "resource"])]
+    tool: Option<String>,
+    /// The prompt, as clients see it
+    #[arg(long, value_name = "NAME", conflicts_with = "resource")]
+    prompt: Option<String>,
+    /// The resource, as its server writes its URI; say which server with --upstream
+    #[arg(long, value_name = "URI")]
+    resource: Option<String>,
+    /// The arguments, a JSON object
+    #[arg(long, value_name = "JSON", default_value = "{}")]
+    args: String,
+    /// Who asks [default: somebody without a name]
+    #[arg(long, default_value = "")]
+    principal: String,
+    /// The issuer that vouches for them
+    #[arg(long, value_name = "URL", default_value = "")]
+    issuer: String,
+    /// A group of theirs; may be repeated
+    #[arg(long = "group", value_name = "NAME")]
+    groups: Vec<String>,
+    /// A scope of their token; may be repeated
+    #[arg(long = "scope", value_name = "NAME")]
+    scopes: Vec<String>,
+    /// The claims of their token, a JSON object [default: none]
+    #[arg(long, value_name = "JSON")]
+    claims: Option<String>,
+    /// The virtual server
+    #[arg(long, value_name = "NAME", default_value = "default")]
+    server: String,
+    /// The upstream [default: what stands before `__` in the name]
+    #[arg(long, value_name = "ID")]
+    upstream: Option<String>,
+    /// What is known of the tool: `destructive=false`, `readOnly=true`, `egress=true`, `trust=trusted`; may be
+    /// repeated [default: the worst, and the tier of its upstream]
+    #[arg(long = "fact", conflicts_with = "url", value_name = "KEY=VALUE", value_parser = fact)]
+    facts: Vec<Fact>,
+    /// The tenant [default: the only one]
+    #[arg(long)]
+    tenant: Option<String>,
+    #[command(flatten)]
+    known: Known,
+    #[command(flatten)]
+    file: ConfigFile,
+    #[command(flatten)]
+    output: Output,
+}
 
 /// What is said of a tool on the command line.
 #[derive(Clone, Copy, Debug)]
@@ -35,20 +118,21 @@ pub(super) fn fact(text: &str) -> Result<Fact, String> {
         "destructive" => Fact::Destructive(truth()?),
         "readOnly" => Fact::ReadOnly(truth()?),
         "egress" => Fact::Egress(truth()?),
-        "trust" => Fact::Trust(match value {
-            "untrusted" => Trust::Untrusted,
-            "standard" => Trust::Standard,
-            "trusted" => Trust::Trusted,
-            _ => return Err("`trust` is `untrusted`, `standard` or `trusted`".to_owned()),
-        }),
+        "trust" => Fact::Trust(
+            tier(value).ok_or_else(|| "`trust` is `untrusted`, `standard` or `trusted`".to_owned())?,
+        ),
         _ => return Err("known facts are `destructive`, `readOnly`, `egress` and `trust`".to_owned()),
     })
+}
+
+fn tier(word: &str) -> Option<Trust> {
+    [Trust::Untrusted, Trust::Standard, Trust::Trusted].into_iter().find(|tier| tier.word() == word)
 }
 
 /// Does what was asked of the rules.
 pub(super) fn run(command: PolicyCommand) -> Result<(), Failure> {
     match command {
-        PolicyCommand::Test { file, output } => test(file, output.output),
+        PolicyCommand::Test { known, file, output } => test(&known, file, output.output),
         PolicyCommand::Explain(args) => explain(*args),
     }
 }
@@ -65,19 +149,34 @@ fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
-/// Runs all tests of all tenants.
-fn test(file: ConfigFile, form: Form) -> Result<(), Failure> {
-    let (config, trial) = load(file)?;
-    let tests: Vec<(&Tenant, &PolicyTest)> = config
-        .tenants
-        .iter()
-        .flat_map(|tenant| {
-            tenant.policy.iter().flat_map(move |policy| policy.tests.iter().map(move |test| (tenant, test)))
+impl Known {
+    /// What the gateway knows of the tools of a tenant; nothing where none is named.
+    fn tools(&self, config: &Config, tenant: &str) -> Result<Vec<ToolFacts>, Failure> {
+        let Some(url) = &self.url else { return Ok(Vec::new()) };
+        let file = self.key_file.clone().unwrap_or_else(|| config.state_dir.join(key::FILE));
+        let url = format!("{}/admin/v1/tools/{tenant}", url.trim_end_matches('/'));
+        let asked = client::ask(Method::GET, &url, Some(key::header(&file)?), Bytes::new());
+        let page = run::on_one_thread(asked)?;
+        serde_json::from_slice(&page).map_err(|error| {
+            Failure::unavailable(format!("{url} does not tell what tools are like: {error}"))
         })
-        .collect();
+    }
+}
+
+/// Runs all tests of all tenants.
+fn test(known: &Known, file: ConfigFile, form: Form) -> Result<(), Failure> {
+    let (config, trial) = load(file)?;
+    let mut tests: Vec<(&Tenant, &PolicyTest, Option<ToolFacts>)> = Vec::new();
+    for tenant in &config.tenants {
+        let Some(policy) = tenant.policy.as_ref().filter(|policy| !policy.tests.is_empty()) else { continue };
+        let tools = known.tools(&config, &tenant.name)?;
+        tests.extend(policy.tests.iter().map(|test| (tenant, test, known_of(&tools, &test.asked).cloned())));
+    }
     let (mut failed, mut report) = (Vec::new(), Vec::new());
-    for &(tenant, test) in &tests {
-        let tried = trial.try_call(tenant, &Question::from(test), now());
+    for (tenant, test, tool) in &tests {
+        let asked = Question::from(*test);
+        let question = if test.described { asked } else { of_the_gateway(asked, tool.as_ref()) };
+        let tried = trial.try_call(tenant, &question, now());
         let (got, rule, passed) = match &tried {
             Ok(tried) => (word(tried.outcome).to_owned(), tried.decided_by(), tried.meets(test.expect)),
             Err(error) => (error.to_string(), "", false),
@@ -134,7 +233,10 @@ fn explain(args: ExplainArgs) -> Result<(), Failure> {
         server: &args.server,
         upstream: args.upstream.as_deref(),
         facts: facts(&args.facts),
+        annotations: None,
     };
+    let tools = args.known.tools(&config, &tenant.name)?;
+    let question = of_the_gateway(question, known_of(&tools, &asked));
     let tried =
         trial.try_call(tenant, &question, now()).map_err(|error| Failure::usage(error.to_string()))?;
     match args.output.output {
@@ -168,6 +270,25 @@ fn facts(said: &[Fact]) -> Option<TestFacts> {
         }
     }
     (!said.is_empty()).then_some(facts)
+}
+
+fn known_of<'a>(tools: &'a [ToolFacts], asked: &Asked) -> Option<&'a ToolFacts> {
+    match asked {
+        Asked::Tool(name) => tools.iter().find(|tool| tool.name == *name),
+        Asked::Prompt(_) | Asked::Resource(_) => None,
+    }
+}
+
+/// The same question, with what a gateway knows of the tool.
+fn of_the_gateway<'a>(question: Question<'a>, tool: Option<&'a ToolFacts>) -> Question<'a> {
+    let Some(tool) = tool else { return question };
+    let facts = TestFacts {
+        destructive: tool.destructive,
+        read_only: tool.read_only,
+        egress: tool.egress,
+        trust: tier(&tool.trust).unwrap_or(Trust::Untrusted),
+    };
+    Question { facts: Some(facts), annotations: tool.annotations.as_deref().map(RawValue::get), ..question }
 }
 
 fn machine(tried: &Tried) -> Value {

@@ -111,6 +111,15 @@ impl View {
         }
     }
 
+    /// All things of a sort that a list of an upstream mentioned, hidden or not.
+    pub(crate) fn things(&self, sort: Sort) -> impl Iterator<Item = &Arc<Thing>> {
+        match sort {
+            Sort::Tool => self.tools.values(),
+            Sort::Prompt => self.prompts.values(),
+            Sort::Resource => self.resources.values(),
+        }
+    }
+
     /// The thing a name stands for, hidden or not.
     pub(crate) fn named(&self, sort: Sort, exposed: &str) -> Option<Arc<Thing>> {
         match sort {

@@ -38,6 +38,8 @@ pub struct Question<'a> {
     pub upstream: Option<&'a str>,
     /// What is known of the tool; without it the worst is taken, and the tier is that of its upstream.
     pub facts: Option<TestFacts>,
+    /// What its server says of it, as raw JSON, where that counts.
+    pub annotations: Option<&'a str>,
 }
 
 impl<'a> From<&'a PolicyTest> for Question<'a> {
@@ -48,8 +50,9 @@ impl<'a> From<&'a PolicyTest> for Question<'a> {
             asked: &test.asked,
             args: &test.args,
             server: &test.server,
-            upstream: None,
+            upstream: test.upstream.as_deref(),
             facts: test.described.then_some(test.facts),
+            annotations: None,
         }
     }
 }
@@ -172,6 +175,7 @@ fn made_up(tenant: &Tenant, question: &Question<'_>, now: u64) -> Result<Call, T
             destructive: said.destructive,
             read_only: said.read_only,
             egress: said.egress,
+            annotations: question.annotations.map(Into::into),
             ..unknown
         },
         None => unknown,

@@ -3,7 +3,7 @@
 use crate::check::Checker;
 use crate::model::{Upstream, VirtualServer};
 use crate::problem::Problem;
-use crate::raw::policy::Rule;
+use crate::raw::policy::{Rule, Test};
 use crate::reader::{At, nearest};
 use crate::words::Glob;
 
@@ -24,17 +24,26 @@ impl Checker<'_> {
         }
     }
 
+    /// Warns of a test at a place that does not exist.
+    pub(super) fn stands(&mut self, test: &Test, upstreams: &[Upstream], servers: &[VirtualServer]) {
+        let ids: Vec<&str> = upstreams.iter().map(|upstream| &*upstream.id).collect();
+        let names: Vec<&str> = servers.iter().map(|server| &*server.name).collect();
+        let upstream = test.upstream.as_ref().map(|At { value, place }| (value.0.as_str(), place));
+        let server = test.server.as_ref().map(|At { value, place }| (value.0.as_str(), place));
+        for (written, known, what) in [(upstream, &ids, "upstream"), (server, &names, "virtual server")] {
+            if let Some((name, place)) = written.filter(|(name, _)| !known.contains(name)) {
+                self.warn(place, format!("there is no {what} `{name}`"), &among(name, known, what));
+            }
+        }
+    }
+
     fn known(&mut self, globs: &Globs, known: &[&str], what: &str) {
         for glob in each(globs) {
             let text = &glob.value.0.text;
             if known.iter().any(|known| glob.value.0.matches(known)) {
                 continue;
             }
-            let hint = match nearest(text, known.iter().copied()) {
-                Some(near) => format!("did you mean `{near}`?"),
-                None => format!("the {what}s of this tenant: {}", known.join(", ")),
-            };
-            self.warn(&glob.place, format!("`{text}` matches no {what}"), &hint);
+            self.warn(&glob.place, format!("`{text}` matches no {what}"), &among(text, known, what));
         }
     }
 
@@ -46,11 +55,8 @@ impl Checker<'_> {
             return;
         }
         if !ids.contains(&id) {
-            let hint = match nearest(id, ids.iter().copied()) {
-                Some(near) => format!("did you mean `{near}`?"),
-                None => format!("the upstreams of this tenant: {}", ids.join(", ")),
-            };
-            self.warn(&glob.place, format!("`{text}` matches nothing: there is no upstream `{id}`"), &hint);
+            let message = format!("`{text}` matches nothing: there is no upstream `{id}`");
+            self.warn(&glob.place, message, &among(id, ids, "upstream"));
         } else if !separated {
             let hint = format!("write `{id}__*`");
             self.warn(&glob.place, format!("`{text}` matches nothing: names are `UPSTREAM__NAME`"), &hint);
@@ -76,6 +82,14 @@ impl Checker<'_> {
                 &hint,
             );
         }
+    }
+}
+
+/// The one that was meant, or those that there are.
+fn among(written: &str, known: &[&str], what: &str) -> String {
+    match nearest(written, known.iter().copied()) {
+        Some(near) => format!("did you mean `{near}`?"),
+        None => format!("the {what}s of this tenant: {}", known.join(", ")),
     }
 }
 
