@@ -84,11 +84,9 @@ impl Reload {
     pub(crate) async fn follow(mut self, gateway: Arc<Gateway>) {
         loop {
             let asked = tokio::select! {
+                biased;
                 _ = self.hangup.recv() => true,
-                () = self.stirred.notified() => {
-                    self.settle().await;
-                    false
-                }
+                () = self.stirred.notified() => self.settle().await,
                 () = sleep(LOOK) => false,
             };
             let main = self.main.clone();
@@ -102,10 +100,15 @@ impl Reload {
         }
     }
 
-    /// Returns when nothing has stirred for a moment.
-    async fn settle(&self) {
+    /// Returns when nothing has stirred for a moment, or at once on SIGHUP, as is said: who writes files and then asks for
+    /// them to be read is done with writing.
+    async fn settle(&mut self) -> bool {
         let quiet = async { while timeout(SETTLE, self.stirred.notified()).await.is_ok() {} };
-        let _ = timeout(LONGEST_SETTLE, quiet).await;
+        tokio::select! {
+            biased;
+            _ = self.hangup.recv() => true,
+            _ = timeout(LONGEST_SETTLE, quiet) => false,
+        }
     }
 
     /// Watches the folders of everything that was read, and of what was looked for.
