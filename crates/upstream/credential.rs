@@ -18,6 +18,7 @@ mod identity;
 mod key;
 mod vault;
 
+pub use discovery::metadata_places;
 pub use grant::{ClientProof, Grant, TokenServer};
 pub use identity::{Fact, Identity, Signer};
 pub use key::{ClientKey, Signing};

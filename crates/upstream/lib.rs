@@ -36,6 +36,7 @@ pub use connection::{Connection, Facts, Outbound, Wait};
 pub use counters::{Counters, counters};
 pub use credential::{
     ClientKey, ClientProof, Credential, Fact, Grant, Identity, Proof, Signer, Signing, TokenServer,
+    metadata_places,
 };
 pub use declared::Declared;
 pub use error::UpstreamError;

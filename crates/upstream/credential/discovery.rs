@@ -74,7 +74,7 @@ impl Discovery {
 /// The first of its well-known documents that is one.
 async fn read(client: &Client, issuer: &str, url: &Url) -> Result<Metadata, NoToken> {
     let mut why = "its authorization server has no metadata";
-    for place in places(url) {
+    for place in metadata_places(url) {
         let Ok(request) = Request::get("/").header(ACCEPT, "application/json").body(Bytes::new()) else {
             continue;
         };
@@ -93,8 +93,8 @@ async fn read(client: &Client, issuer: &str, url: &Url) -> Result<Metadata, NoTo
     Err(NoToken::new(why))
 }
 
-/// Where metadata may be, in this order (spec A-16).
-fn places(issuer: &Url) -> Vec<Url> {
+/// Where the metadata of an issuer may be, in this order (spec A-16).
+pub fn metadata_places(issuer: &Url) -> Vec<Url> {
     let path = issuer.path().trim_end_matches('/');
     let mut paths = vec![
         format!("/.well-known/oauth-authorization-server{path}"),
