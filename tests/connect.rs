@@ -1,5 +1,8 @@
 //! `portcullis connect`: clients that speak only stdio, before a gateway that does not.
 
+mod authority;
+mod login;
+
 use std::{
     fs,
     io::{BufRead as _, BufReader, Read as _, Write as _},
@@ -40,6 +43,7 @@ fn script() -> Script {
 fn command(url: &str) -> Command {
     let mut command = Command::new(PORTCULLIS);
     command.args(["connect", url]).env_remove("RUST_LOG").env_remove("PORTCULLIS_TOKEN");
+    command.env("XDG_STATE_HOME", env!("CARGO_TARGET_TMPDIR"));
     command
 }
 

@@ -16,7 +16,7 @@ use source::{
 /// Which workspace crates a crate may use, and does. Arrows point from what changes often to what
 /// changes seldom (docs/architecture.md).
 const DIRECTIONS: [(&str, &[&str]); 10] = [
-    ("portcullis", &["config", "gateway", "wire"]),
+    ("portcullis", &["config", "gateway", "upstream", "wire"]),
     ("gateway", &["admission", "config", "upstream", "wire"]),
     ("upstream", &["wire"]),
     ("admission", &["wire"]),
@@ -35,9 +35,10 @@ const RUNTIME: [&str; 7] = ["tokio", "tokio-util", "hyper", "hyper-util", "axum"
 const RIM: [&str; 4] = ["axum", "clap", "tower", "anyhow"];
 
 /// The files, below `crates`, in which something is started that outlives the function that starts it. Each awaits or
-/// stops what it starts; those of `upstream` named `stdio.rs` and `supervisor.rs` start processes, `audit.rs`, `lanes.rs`,
-/// `pipes.rs` and the demo threads, the others tasks.
-const SPAWNING: [&str; 20] = [
+/// stops what it starts; those of `upstream` named `stdio.rs` and `supervisor.rs` and `browser.rs` start processes,
+/// `audit.rs`, `lanes.rs`, `pipes.rs` and the demo threads, the others tasks.
+const SPAWNING: [&str; 21] = [
+    "daemon/cli/connect/login/browser.rs",
     "daemon/cli/connect/pipes.rs",
     "daemon/demo/stdio.rs",
     "daemon/lanes.rs",

@@ -213,7 +213,7 @@ impl Word for Network {
 }
 
 /// Whether a URL stays on this machine, whatever a name server says.
-pub(crate) fn is_loopback(url: &Url) -> bool {
+pub fn is_loopback(url: &Url) -> bool {
     match url.host() {
         Some(url::Host::Domain(name)) => name == "localhost",
         Some(url::Host::Ipv4(address)) => address.is_loopback(),

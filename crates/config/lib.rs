@@ -25,6 +25,7 @@ mod words;
 #[cfg(test)]
 mod tests;
 
+pub use address::is_loopback;
 pub use check::load;
 pub use filter::{Filter, Pattern, PatternError};
 pub use ipnet::IpNet;

@@ -245,6 +245,35 @@ struct ConnectArgs {
     /// A file with the API key or token to show, read again when it is refused [default: $PORTCULLIS_TOKEN]
     #[arg(long, visible_alias = "key-file", value_name = "FILE")]
     token_file: Option<PathBuf>,
+    #[command(flatten)]
+    login: LoginArgs,
+}
+
+/// How to log in where no key or token is given.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Login")]
+struct LoginArgs {
+    /// Log in now and end: clients that are started later find the token
+    #[arg(long, conflicts_with = "token_file")]
+    login: bool,
+    /// Give up the tokens of all logins to this server, and end
+    #[arg(long, conflicts_with_all = ["login", "token_file"])]
+    logout: bool,
+    /// Open no browser: the address of the login is only printed
+    #[arg(long)]
+    no_browser: bool,
+    /// The client that you registered with the authorization server [default: one registers itself]
+    #[arg(long, value_name = "ID")]
+    client_id: Option<String>,
+    /// A file with the secret of that client, if it has one
+    #[arg(long, value_name = "FILE", requires = "client_id")]
+    client_secret_file: Option<PathBuf>,
+    /// The authorization server, if the server names several, or one of a private network [default: the first]
+    #[arg(long, value_name = "URL")]
+    issuer: Option<String>,
+    /// The port that the browser comes back to on 127.0.0.1 [default: the registered one, else a free one]
+    #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
+    callback_port: Option<u16>,
 }
 
 #[derive(Debug, Args)]
@@ -404,6 +433,9 @@ mod tests {
             "connect",
             "connect https://mcp.acme.example/mcp --key-file key",
             "connect http://localhost:7420/mcp --token-file token --log info",
+            "connect https://mcp.acme.example/mcp --login --no-browser --issuer https://id.acme.example",
+            "connect https://mcp.acme.example/mcp --client-id x --client-secret-file secret --callback-port 7000",
+            "connect https://mcp.acme.example/mcp --logout",
             "version -o json",
             "__demo-notes",
         ] {
@@ -433,6 +465,10 @@ mod tests {
             "token key --principal ann --expires-in soon",
             "token revoke ann",
             "connect http://localhost/mcp --token pck_x",
+            "connect http://localhost/mcp --login --logout",
+            "connect http://localhost/mcp --login --token-file token",
+            "connect http://localhost/mcp --client-secret-file secret",
+            "connect http://localhost/mcp --callback-port 0",
             "__child",
             "__demo-notes weather",
         ] {

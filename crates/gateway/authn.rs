@@ -22,7 +22,7 @@ pub(crate) use bearer::{LONGEST, token};
 pub use compile::IdentityError;
 use flaw::Flaw;
 use identity::Identity;
-pub use jwks::{Connector, JwksError, connector};
+pub use jwks::JwksError;
 pub(crate) use keys::KeySet;
 pub use keys::KeysError;
 pub use site::SiteError;

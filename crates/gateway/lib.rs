@@ -36,7 +36,7 @@ mod visit;
 pub use arrival::{
     Arrival, BodyError, Credentials, Endpoint, Head, Listening, Mirrored, Reply, Transport, Unread, Verb,
 };
-pub use authn::{Connector, IdentityError, JwksError, KeysError, SiteError, connector};
+pub use authn::{IdentityError, JwksError, KeysError, SiteError};
 pub use gateway::{Gateway, OpenError, Reloaded};
 pub use metadata::endpoint_url;
 pub use policy::{

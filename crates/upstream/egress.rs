@@ -25,7 +25,7 @@ mod resolver;
 
 pub use address::is_public;
 pub use form::{Form, is_secret_in_form, post, show_secret};
-pub use metadata::{Metadata, MetadataError, metadata};
+pub use metadata::{Metadata, MetadataError, metadata, metadata_places};
 pub use resolver::Resolver;
 
 /// From looking up the name to the last byte of the answer.
@@ -242,6 +242,18 @@ fn unreachable(error: &(dyn Error + 'static)) -> EgressError {
         next = cause.source();
     }
     EgressError::Unreachable
+}
+
+/// Opens connections, plain or over TLS.
+pub type Connector = HttpsConnector<HttpConnector>;
+
+/// Opens connections anywhere, with the authorities that the system trusts. The error is for whoever runs the program.
+pub fn connector() -> Result<Connector, String> {
+    let mut connector = HttpConnector::new();
+    connector.enforce_http(false);
+    connector.set_connect_timeout(Some(PATIENCE));
+    let builder = HttpsConnectorBuilder::new().with_tls_config(crate::remote::tls_of(None)?);
+    Ok(builder.https_or_http().enable_http1().wrap_connector(connector))
 }
 
 /// One client for all who need no authority of their own.

@@ -6,7 +6,6 @@ import http.server
 import json
 import re
 import shutil
-import subprocess
 import sys
 import tempfile
 import threading
@@ -19,11 +18,11 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent / "kit"), str(HERE.parent / "attacks")]
 import client
+import provider
 import upstream
-from daemon import ROOT, Daemon, free_port
+from daemon import Daemon
 
 SECRET = "cl13nt-s3cret/with+signs"
-PACKAGE = HERE / "credentials"
 
 
 def setUpModule():
@@ -84,23 +83,7 @@ class OfTheGateway(Stand):
     """Client credentials, against oidc-provider."""
 
     def provider(self, clients):
-        if not (PACKAGE / "node_modules").is_dir():
-            home = ROOT / "target/credentials"
-            shutil.copytree(PACKAGE, home, dirs_exist_ok=True)
-            if not (home / "node_modules").is_dir():
-                command = ["npm", "ci", "--silent", "--no-audit", "--no-fund"]
-                subprocess.run(command, cwd=home, check=True, stdout=sys.stderr)
-        else:
-            home = PACKAGE
-        port = free_port()
-        command = ["node", "provider.mjs", str(port), json.dumps(clients)]
-        process = subprocess.Popen(command, cwd=home, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-        self.addCleanup(process.stdout.close)
-        self.addCleanup(process.wait)
-        self.addCleanup(process.kill)
-        while "listening" not in (line := process.stdout.readline()):
-            self.assertTrue(line, "the provider does not start")
-        return f"http://127.0.0.1:{port}"
+        return provider.start(self, "provider.mjs", json.dumps(clients))
 
     def test_a_secret_gets_a_token_for_this_upstream(self):
         issuer = self.provider([{"client_id": "gate", "client_secret": SECRET}])

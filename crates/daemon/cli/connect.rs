@@ -4,9 +4,12 @@
 //! Everything happens in one task: requests side by side, and what must keep its place before the next line is read.
 
 mod answer;
+mod login;
 mod message;
 mod pipes;
+mod proof;
 mod remote;
+mod terminal;
 mod trouble;
 
 use std::{
@@ -20,17 +23,20 @@ use futures_util::{
     future::{Fuse, LocalBoxFuture},
     stream::FuturesUnordered,
 };
+use http::Uri;
 use tokio::{
     signal::unix::{SignalKind, signal},
     time::{Instant, sleep, sleep_until, timeout},
 };
 use tokio_util::sync::CancellationToken;
+use url::Url;
 use wire::{Era, Id, Method};
 
 use self::{
     answer::{Events, LONGEST_PAUSE, PAUSE},
     message::{Message, unreadable},
     pipes::{LINE_BYTES, Line, Out},
+    proof::Proof,
     remote::{Remote, Session},
     trouble::Trouble,
 };
@@ -40,7 +46,11 @@ use crate::{cli::ConnectArgs, failure::Failure, run};
 pub(super) const HELP: &str = "\
 Standard output carries MCP and nothing else; what is worth telling goes to the standard error. While the server cannot
 be reached, or refuses the credential, each request is answered with an error that says so. Ends with the standard
-input, after running requests have had 5 s; the exit code is then 0, or 69 when the server was out of reach to the last.";
+input, after running requests have had 5 s; the exit code is then 0, or 69 when the server was out of reach to the last.
+
+Without a key or token, a server that wants one is logged in to: the address of the login is printed to the standard
+error and opened in the browser, requests wait for up to 50 s, and the login may take 5 min. The token is kept for the
+next start, in $XDG_STATE_HOME/portcullis/logins or ~/.local/state/portcullis/logins, and renewed when it is over.";
 
 /// Requests of the client that may run at once.
 const MOST_OPEN: usize = 256;
@@ -91,7 +101,28 @@ struct Open {
 
 /// Runs until the client has nothing more to say.
 pub(super) fn connect(args: ConnectArgs) -> Result<(), Failure> {
-    let remote = Remote::new(&args.url, args.token_file)?;
+    let (uri, url) = address(&args.url)?;
+    let (login, logout) = (args.login.login, args.login.logout);
+    let proof = Proof::new(&url, args.token_file, args.login)?;
+    if logout {
+        return terminal::log_out(&url, &proof);
+    }
+    let remote = Remote::new(uri, proof)?;
+    if login { terminal::log_in(&remote) } else { converse(remote) }
+}
+
+/// The URL of a server, as the HTTP library takes it and as it is compared.
+fn address(text: &str) -> Result<(Uri, Url), Failure> {
+    let wrong = || {
+        let why = "write it in full, such as http://127.0.0.1:7420/mcp";
+        Failure::usage(format!("url `{text}`: {why}"))
+    };
+    let uri = text.parse().map_err(|_| wrong())?;
+    let url = Url::parse(text).ok().filter(|url| matches!(url.scheme(), "http" | "https"));
+    Ok((uri, url.ok_or_else(wrong)?))
+}
+
+fn converse(remote: Remote) -> Result<(), Failure> {
     run::on_one_thread(async {
         let (out, written) = pipes::output();
         let connect = Connect {
@@ -124,6 +155,7 @@ impl Connect {
         let mut listening = pin!(Fuse::terminated());
         let mut listened = None;
         let mut held = None;
+        let mut logins = pin!(self.remote.proof().serve());
         let hurried = loop {
             if in_order.is_empty()
                 && let Some(message) = held.take()
@@ -148,6 +180,7 @@ impl Connect {
                 Some(()) = in_order.next() => (),
                 Some(()) = running.next() => (),
                 () = &mut listening => (),
+                () = &mut logins => (),
                 () = sleep_until(due), if is_due && in_order.is_empty() => {
                     in_order.push(self.renew().boxed_local());
                 }
@@ -169,7 +202,10 @@ impl Connect {
         };
         if !hurried {
             let rest = async { while running.next().await.is_some() {} };
-            let _ = timeout(FAREWELL, rest).await;
+            tokio::select! {
+                _ = timeout(FAREWELL, rest) => (),
+                () = &mut logins => (),
+            }
         }
         drop(running);
         let _ = timeout(LAST_WORDS, self.remote.end()).await;
@@ -337,7 +373,9 @@ impl Connect {
             }
             Err(trouble) => {
                 tracing::warn!("no new session yet: {}", trouble.sentence(self.remote.url()));
-                self.renewal.set(self.remote.has_lost_session().then(|| Instant::now() + pause));
+                // A login waits for the client's next request: nobody is asked to log in for nothing.
+                let again = self.remote.has_lost_session() && !matches!(trouble, Trouble::Login(_));
+                self.renewal.set(again.then(|| Instant::now() + pause));
                 self.pause.set((pause * 2).min(LONGEST_PAUSE));
                 self.unrenewed.replace(Some(self.note(trouble)));
             }

@@ -3,7 +3,7 @@
 use std::{collections::HashMap, sync::Arc};
 
 use admission::TenantId;
-use config::{Config, JwksSource, LOCAL_ISSUER, TokenProof};
+use config::{Config, JwksSource, LOCAL_ISSUER, TokenProof, is_loopback};
 use quick_cache::sync::Cache;
 use upstream::egress::{self, Client, Destination};
 use url::Url;
@@ -176,11 +176,5 @@ impl Making {
 
 /// Encrypted, or never on a wire.
 fn is_private(url: &Url) -> bool {
-    url.scheme() == "https"
-        || match url.host() {
-            Some(url::Host::Ipv4(address)) => address.is_loopback(),
-            Some(url::Host::Ipv6(address)) => address.is_loopback(),
-            Some(url::Host::Domain(name)) => name == "localhost",
-            None => false,
-        }
+    url.scheme() == "https" || is_loopback(url)
 }

@@ -17,8 +17,6 @@ use std::{
 
 use arc_swap::ArcSwapOption;
 use bytes::Bytes;
-use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
-use hyper_util::client::legacy::connect::HttpConnector;
 use sha2::Digest as _;
 use tokio::{
     sync::{Notify, watch},
@@ -80,9 +78,6 @@ pub(super) enum Origin {
     /// Where the metadata of the issuer say.
     Metadata(Site, Arc<Client>),
 }
-
-/// Opens connections, plain or over TLS.
-pub type Connector = HttpsConnector<HttpConnector>;
 
 /// Why keys could not be read. Names neither a host nor what was answered.
 #[derive(Debug, thiserror::Error)]
@@ -246,22 +241,6 @@ impl Jwks {
             }
         }
     }
-}
-
-/// Connections with the authorities the system trusts.
-///
-/// # Errors
-/// When the system trusts none.
-pub fn connector() -> io::Result<Connector> {
-    let provider = rustls::crypto::aws_lc_rs::default_provider();
-    let mut connector = HttpConnector::new();
-    connector.enforce_http(false);
-    connector.set_connect_timeout(Some(PATIENCE));
-    Ok(HttpsConnectorBuilder::new()
-        .with_provider_and_native_roots(provider)?
-        .https_or_http()
-        .enable_http1()
-        .wrap_connector(connector))
 }
 
 async fn fetch(client: &Client, to: &Destination) -> Result<Bytes, JwksError> {

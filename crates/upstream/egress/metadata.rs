@@ -45,7 +45,7 @@ pub enum MetadataError {
 /// `url` the URL that this is.
 pub async fn metadata(client: &Client, issuer: &str, url: &Url) -> Result<Metadata, MetadataError> {
     let mut why = MetadataError::None;
-    for place in places(url) {
+    for place in metadata_places(url) {
         let Ok(request) = Request::get("/").header(ACCEPT, "application/json").body(Bytes::new()) else {
             continue;
         };
@@ -63,8 +63,8 @@ pub async fn metadata(client: &Client, issuer: &str, url: &Url) -> Result<Metada
     Err(why)
 }
 
-/// Where metadata may be, in this order (spec A-16).
-fn places(issuer: &Url) -> Vec<Url> {
+/// Where the metadata of an issuer may be, in this order (spec A-16).
+pub fn metadata_places(issuer: &Url) -> Vec<Url> {
     let path = issuer.path().trim_end_matches('/');
     let mut paths = vec![
         format!("/.well-known/oauth-authorization-server{path}"),

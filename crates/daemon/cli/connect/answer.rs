@@ -105,7 +105,9 @@ impl<'a> Answer<'a> {
                     tracing::warn!(why, "the rest of an answer cannot be asked for yet");
                 }
                 Err(Trouble::Refused(..)) => return Ok(None),
-                Err(trouble @ (Trouble::Lost | Trouble::Broken(_))) => return Err(trouble),
+                Err(trouble @ (Trouble::Lost | Trouble::Broken(_) | Trouble::Login(_))) => {
+                    return Err(trouble);
+                }
             }
             pause = (pause * 2).min(LONGEST_PAUSE);
         }

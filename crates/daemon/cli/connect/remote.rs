@@ -1,6 +1,6 @@
 //! The server behind the URL: what is sent to it, and the session with it.
 
-use std::{cell::RefCell, collections::HashMap, path::PathBuf, time::Duration};
+use std::{cell::RefCell, collections::HashMap, time::Duration};
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method as Verb, Request, Response, StatusCode, Uri, header};
@@ -13,15 +13,18 @@ use hyper_util::{
 use tokio::time::{sleep, timeout};
 use wire::{Era, Frame, Kind, Method, Mirror, envelope, headers};
 
-use super::{answer::Answer, message::Message, trouble::Trouble};
+use super::{
+    answer::Answer,
+    login::{Asker, Challenge},
+    message::Message,
+    proof::{Proof, Shown, Tries},
+    trouble::Trouble,
+};
 use crate::failure::Failure;
 
 const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
 const REVISION: HeaderName = HeaderName::from_static("mcp-protocol-version");
 const LAST_EVENT: HeaderName = HeaderName::from_static("last-event-id");
-
-/// What proves the client to the server, unless a file is named.
-const TOKEN: &str = "PORTCULLIS_TOKEN";
 
 /// How long a connection may take.
 const CONNECT_TIME: Duration = Duration::from_secs(5);
@@ -50,7 +53,7 @@ const MOST_PAGES: usize = 100;
 pub(super) struct Remote {
     url: Uri,
     http: Http,
-    credential: Credential,
+    proof: Proof,
     session: RefCell<Option<Session>>,
     /// The client's own `initialize`, to be repeated when the session is lost.
     hello: RefCell<Option<Bytes>>,
@@ -70,41 +73,28 @@ pub(super) struct Session {
 
 enum Http {
     Plain(Client<HttpConnector, Full<Bytes>>),
-    Secure(Client<gateway::Connector, Full<Bytes>>),
-}
-
-struct Credential {
-    file: Option<PathBuf>,
-    shown: RefCell<Option<HeaderValue>>,
+    Secure(Client<upstream::egress::Connector, Full<Bytes>>),
 }
 
 impl Remote {
-    /// Reads what is needed to speak to it, and says nothing yet.
-    pub(super) fn new(url: &str, token_file: Option<PathBuf>) -> Result<Remote, Failure> {
-        let wrong = || {
-            let why = "write it in full, such as http://127.0.0.1:7420/mcp";
-            Failure::usage(format!("url `{url}`: {why}"))
-        };
-        let uri: Uri = url.parse().map_err(|_| wrong())?;
-        let http = match uri.scheme_str() {
-            Some("http") => {
+    /// What is needed to speak to it. Says nothing yet.
+    pub(super) fn new(url: Uri, proof: Proof) -> Result<Remote, Failure> {
+        let http = match url.scheme_str() {
+            Some("https") => {
+                let connector = upstream::egress::connector()
+                    .map_err(|error| Failure::system(format!("no authority to trust: {error}")))?;
+                Http::Secure(builder().build(connector))
+            }
+            _ => {
                 let mut connector = HttpConnector::new();
                 connector.set_connect_timeout(Some(CONNECT_TIME));
                 Http::Plain(builder().build(connector))
             }
-            Some("https") => {
-                let connector = gateway::connector()
-                    .map_err(|error| Failure::system(format!("no authority to trust: {error}")))?;
-                Http::Secure(builder().build(connector))
-            }
-            _ => return Err(wrong()),
         };
-        let credential = Credential { file: token_file, shown: RefCell::default() };
-        credential.read()?;
         Ok(Remote {
-            url: uri,
+            url,
             http,
-            credential,
+            proof,
             session: RefCell::default(),
             hello: RefCell::default(),
             agreed: RefCell::default(),
@@ -115,6 +105,11 @@ impl Remote {
     /// Where it is.
     pub(super) fn url(&self) -> &Uri {
         &self.url
+    }
+
+    /// What proves the client to it.
+    pub(super) fn proof(&self) -> &Proof {
+        &self.proof
     }
 
     /// The session that is open.
@@ -170,7 +165,7 @@ impl Remote {
             self.mirror(frame, &mut fields);
         }
         let patience = if message.asked().next().is_some() { SILENCE } else { PROMPT };
-        let response = self.send(Verb::POST, fields, &message.text, patience).await?;
+        let response = self.send((Verb::POST, Asker::Client), fields, &message.text, patience).await?;
         if message.asks_for(Method::Initialize).is_some() {
             let id = response.headers().get(SESSION).cloned();
             *self.session.borrow_mut() = Some(Session { id, revision: None });
@@ -259,14 +254,24 @@ impl Remote {
         if let Some(Ok(id)) = last_event.map(HeaderValue::from_str) {
             fields.insert(LAST_EVENT, id);
         }
-        self.send(Verb::GET, fields, &Bytes::new(), PROMPT).await
+        self.send((Verb::GET, Asker::Ourselves), fields, &Bytes::new(), PROMPT).await
     }
 
     /// Ends the session. It would end by itself, later.
     pub(super) async fn end(&self) {
         if self.session.borrow().as_ref().is_some_and(|session| session.id.is_some()) {
-            let _ = self.send(Verb::DELETE, self.fields(Era::Legacy), &Bytes::new(), PROMPT).await;
+            let delete = (Verb::DELETE, Asker::Ourselves);
+            let _ = self.send(delete, self.fields(Era::Legacy), &Bytes::new(), PROMPT).await;
         }
+    }
+
+    /// What it wants of who shows nothing; none where that is nothing.
+    pub(super) async fn challenge(&self) -> Result<Option<Challenge>, Trouble> {
+        let ping = Bytes::from_static(br#"{"jsonrpc":"2.0","id":"portcullis-connect","method":"ping"}"#);
+        let fields = self.fields(Era::Legacy);
+        let answer = self.send_once((&Verb::POST, &Shown::nothing()), &fields, &ping, PROMPT).await?;
+        let is_refused = answer.status() == StatusCode::UNAUTHORIZED;
+        Ok(is_refused.then(|| Challenge::of(answer.headers()).unwrap_or_default()))
     }
 
     /// The header fields that every request has.
@@ -310,22 +315,23 @@ impl Remote {
         }
     }
 
-    /// Sends a request, again while there is no connection, and once more with a new credential; anything but success is
-    /// trouble.
+    /// Sends a request, again while there is no connection, and anew when there is something else to show; anything but
+    /// success is trouble.
     async fn send(
         &self,
-        verb: Verb,
+        (verb, asker): (Verb, Asker),
         fields: HeaderMap,
         body: &Bytes,
         patience: Duration,
     ) -> Result<Response<Incoming>, Trouble> {
         let in_session = fields.contains_key(SESSION);
-        let response = self.send_once(&verb, &fields, body, patience).await?;
-        let response = match response.status() {
-            StatusCode::UNAUTHORIZED if self.credential.has_changed() => {
-                self.send_once(&verb, &fields, body, patience).await?
+        let mut tries = Tries::default();
+        let response = loop {
+            let shown = self.proof.show(asker).await?;
+            let response = self.send_once((&verb, &shown), &fields, body, patience).await?;
+            if !self.proof.is_renewed(&shown, &response, asker, &mut tries).await? {
+                break response;
             }
-            _ => response,
         };
         let status = response.status();
         if status.is_success() {
@@ -341,7 +347,7 @@ impl Remote {
 
     async fn send_once(
         &self,
-        verb: &Verb,
+        (verb, shown): (&Verb, &Shown),
         fields: &HeaderMap,
         body: &Bytes,
         patience: Duration,
@@ -352,7 +358,7 @@ impl Remote {
             *request.method_mut() = verb.clone();
             *request.uri_mut() = self.url.clone();
             *request.headers_mut() = fields.clone();
-            if let Some(credential) = &*self.credential.shown.borrow() {
+            if let Some(credential) = &shown.header {
                 request.headers_mut().insert(header::AUTHORIZATION, credential.clone());
             }
             let sending = async {
@@ -383,26 +389,6 @@ impl Session {
     /// Whether there can be a stream beside it.
     pub(super) fn may_have_stream(&self) -> bool {
         self.revision.is_some()
-    }
-}
-
-impl Credential {
-    /// Reads what is to be shown from now on.
-    fn read(&self) -> Result<(), Failure> {
-        let token = match &self.file {
-            Some(file) => Some(std::fs::read_to_string(file).map_err(|error| {
-                Failure::usage(format!("cannot read the token file {}: {error}", file.display()))
-            })?),
-            None => std::env::var(TOKEN).ok().filter(|token| !token.is_empty()),
-        };
-        *self.shown.borrow_mut() = token.as_deref().map(crate::client::bearer).transpose()?;
-        Ok(())
-    }
-
-    /// Reads the file again; says whether there is something new in it.
-    fn has_changed(&self) -> bool {
-        let before = self.shown.borrow().clone();
-        self.read().is_ok() && *self.shown.borrow() != before
     }
 }
 

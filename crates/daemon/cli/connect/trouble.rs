@@ -4,7 +4,7 @@ use bytes::Bytes;
 use http::{StatusCode, Uri};
 use wire::{Frame, Id, Shape, code};
 
-use super::message::Message;
+use super::{login::LoginError, message::Message};
 
 /// Why a message has no answer of its own.
 #[derive(Clone, Debug)]
@@ -17,6 +17,14 @@ pub(super) enum Trouble {
     Lost,
     /// The server refuses the message with a status of HTTP.
     Refused(StatusCode, Bytes),
+    /// It wants a token, and there is none. The message was not processed.
+    Login(LoginError),
+}
+
+impl From<LoginError> for Trouble {
+    fn from(error: LoginError) -> Trouble {
+        Trouble::Login(error)
+    }
 }
 
 impl Trouble {
@@ -28,6 +36,8 @@ impl Trouble {
                 matches!(*status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN | StatusCode::NOT_FOUND)
                     && self.said().is_none_or(|frame| frame.id().is_none())
             }
+            // More scopes are wanted for some messages, and not for others.
+            Trouble::Login(error) => !matches!(error, LoginError::StillScopes(_)),
             Trouble::Broken(_) | Trouble::Lost => false,
         }
     }
@@ -46,6 +56,7 @@ impl Trouble {
         match self {
             Trouble::Unreachable(why) => format!("cannot reach {url}: {why}"),
             Trouble::Broken(why) => format!("{url}: {why}"),
+            Trouble::Login(error) => format!("{url}: {error}"),
             Trouble::Lost => {
                 format!("{url} has lost the session; a new one is opened, so this request can be sent again")
             }
