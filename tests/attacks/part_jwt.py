@@ -6,7 +6,7 @@ from pathlib import Path
 
 import exchange
 import judge
-from provider import Provider
+from issuer import Provider
 from stand import MODERN, Stand, Watch
 
 REPEAT_MAX = 200  # tokens of an item that asks for thousands
