@@ -366,6 +366,9 @@ impl Facts {
         body.text_or_null("principal", principal.map(|principal| &*principal.subject));
         let issuer = principal.map(|principal| &*principal.issuer);
         body.text_if("issuer", issuer.filter(|issuer| !issuer.is_empty()));
+        // What it can be revoked by.
+        let credential = principal.map(|principal| &*principal.credential);
+        body.text_if("credential", credential.filter(|credential| !credential.is_empty()));
         match self.peer {
             Some(peer) => body.plain("peer", peer),
             None => body.word_or_null("peer", None),

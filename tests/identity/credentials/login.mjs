@@ -13,6 +13,7 @@ const provider = new Provider(issuer, {
     clientCredentials: { enabled: true },
     devInteractions: { enabled: true },
     registration: { enabled: true },
+    introspection: { enabled: true },
     revocation: { enabled: true },
     resourceIndicators: {
       enabled: true,
@@ -20,7 +21,7 @@ const provider = new Provider(issuer, {
         scope,
         audience: resource,
         accessTokenTTL: 600,
-        accessTokenFormat: "jwt",
+        accessTokenFormat: resource.startsWith("urn:opaque:") ? "opaque" : "jwt",
       }),
     },
   },
