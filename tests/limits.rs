@@ -232,3 +232,21 @@ fn what_an_untrusted_server_said_is_kept_from_leaving() {
         assert_eq!(other.refused("mail__send", "{}").is_null(), era == Era::Legacy);
     }
 }
+
+#[test]
+fn a_stream_too_many_is_refused_counted_and_on_record() {
+    let limits = "limits: [{ name: ears, per: principal, streams: 1 }]";
+    let setup = Setup::one("alpha", Script::tools(&["act"])).process("legacy_sse: true").tenant(limits);
+    let daemon = settled(&setup, &["alpha"]);
+    let open = || {
+        let stream = Request::new("GET", "/sse").with("accept", "text/event-stream");
+        daemon.stranger().begin(&stream).stream()
+    };
+    let heard = open();
+    assert_eq!(heard.head.status, 200);
+    assert_eq!(open().head.status, 429);
+    let lines = daemon.entry("the refusal", |line| line["rule"] == "limit:ears");
+    assert_eq!(lines.last().unwrap()["decision"], "deny");
+    let counted = r#"portcullis_limited_total{limit="limit:ears",tenant="acme"} 1"#;
+    assert!(daemon.get("/metrics").text().contains(counted), "{}", daemon.get("/metrics").text());
+}

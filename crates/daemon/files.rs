@@ -32,16 +32,10 @@ pub(crate) struct Disk {
 }
 
 /// What was read for one configuration. Two of them are equal when all files, secrets and lists of files say the same.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Texts {
     /// By the path that was asked for; nothing where nothing could be read.
     said: BTreeMap<PathBuf, Option<u64>>,
-}
-
-impl PartialEq for Texts {
-    fn eq(&self, other: &Texts) -> bool {
-        self.said == other.said
-    }
 }
 
 impl Texts {

@@ -11,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-use config::{Loaded, Severity};
+use config::{Loaded, Problem, Severity};
 use gateway::Gateway;
 use notify::{RecommendedWatcher, RecursiveMode, Watcher as _};
 use tokio::{
@@ -46,17 +46,10 @@ pub(crate) struct Reload {
     folders: BTreeSet<PathBuf>,
 }
 
-/// A configuration, and what was read for it.
-pub(crate) struct Reading {
-    pub(crate) loaded: Result<Loaded, String>,
-    pub(crate) texts: Texts,
-}
-
-/// Reads the configuration whose main file this is.
-pub(crate) fn read(main: &Path) -> Reading {
+/// Reads the configuration whose main file this is, and says what was read for it.
+pub(crate) fn read(main: &Path) -> (Result<Loaded, Vec<Problem>>, Texts) {
     let disk = Disk::beside(main);
-    let loaded = config::load(main, &disk).map_err(|problems| config::render(&problems));
-    Reading { loaded, texts: disk.texts() }
+    (config::load(main, &disk), disk.texts())
 }
 
 impl Reload {
@@ -91,10 +84,12 @@ impl Reload {
             };
             let main = self.main.clone();
             // Reads files, and compiles patterns: not on a thread that carries messages.
-            let Ok(reading) = tokio::task::spawn_blocking(move || read(&main)).await else { continue };
-            if asked || reading.texts != self.texts {
-                self.texts = reading.texts;
-                take(&gateway, reading.loaded).await;
+            let Ok((loaded, texts)) = tokio::task::spawn_blocking(move || read(&main)).await else {
+                continue;
+            };
+            if asked || texts != self.texts {
+                self.texts = texts;
+                take(&gateway, loaded).await;
                 self.watch();
             }
         }
@@ -129,10 +124,10 @@ impl Reload {
 }
 
 /// Puts what was read in force, or says why not.
-async fn take(gateway: &Arc<Gateway>, loaded: Result<Loaded, String>) {
+async fn take(gateway: &Arc<Gateway>, loaded: Result<Loaded, Vec<Problem>>) {
     let Loaded { config, warnings, .. } = match loaded {
         Ok(loaded) => loaded,
-        Err(problems) => return refused(gateway, problems.trim_end().to_owned()),
+        Err(problems) => return refused(gateway, config::render(&problems).trim_end().to_owned()),
     };
     for warning in warnings.iter().filter(|warning| warning.severity == Severity::Warning) {
         let (file, line, path) = (warning.file.display(), warning.line, &warning.path);

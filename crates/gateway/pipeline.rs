@@ -323,10 +323,7 @@ impl Gateway {
         };
         let said = Said { sort, referred: call.method == Method::Complete, name };
         // Held until the call has ended, however it does.
-        let measured = match self.measure(entered, &call, record) {
-            Ok(measured) => measured,
-            Err(error) => return Err(self.limited(entered, record, error)),
-        };
+        let measured = self.measure(entered, &call, record)?;
         let done = self.judge(entered, (call, said, view), record, lane).await;
         self.settle(&measured, &done);
         done
@@ -409,7 +406,7 @@ impl Gateway {
     fn serve_stream(self: &Arc<Self>, place: &Place, record: &mut Record) -> Result<Answered, Error> {
         let Place { catalog, server, asker, head, .. } = place;
         if head.endpoint.transport == Transport::Sse {
-            return line::open(self, place);
+            return line::open(self, place, record);
         }
         era::classify_head(head)?;
         let session = self.sessions.find(head, asker, server)?;

@@ -24,8 +24,10 @@ const DURATION: Name = Name(
     "portcullis_message_duration_seconds",
     "From the complete head of a message to its last reply byte, by tenant and method.",
 );
-const LIMITED: Name =
-    Name("portcullis_limited_total", "Messages refused for a limit before any check, by tenant and limit.");
+const LIMITED: Name = Name(
+    "portcullis_limited_total",
+    "Messages, streams and questions refused for a limit, by tenant and limit.",
+);
 const SESSIONS: Name = Name("portcullis_sessions", "Open legacy sessions.");
 const PARKED_CALLS: Name =
     Name("portcullis_parked_calls", "Calls that wait until their clients come back with answers.");

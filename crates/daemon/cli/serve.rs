@@ -6,8 +6,8 @@ use config::{Loaded, Problem};
 
 use crate::{
     failure::Failure,
-    files::{Disk, Texts},
-    reload::Reload,
+    files::Texts,
+    reload::{self, Reload},
     run::{self, Doors},
 };
 
@@ -45,9 +45,8 @@ pub(crate) fn load(path: &Path) -> Result<Loaded, Failure> {
 
 /// The same, with what was read for it.
 pub(crate) fn read(path: &Path) -> Result<(Loaded, Texts), Failure> {
-    let disk = Disk::beside(path);
-    let loaded = config::load(path, &disk);
-    loaded.map(|loaded| (loaded, disk.texts())).map_err(|problems| {
+    let (loaded, texts) = reload::read(path);
+    loaded.map(|loaded| (loaded, texts)).map_err(|problems| {
         let count = problems.len();
         let word = if count == 1 { "problem" } else { "problems" };
         Failure::config(format!("{}{count} {word}", config::render(&problems)))

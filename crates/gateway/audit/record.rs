@@ -226,8 +226,11 @@ impl Record {
         self.facts.spoke = Some((CheckName::Policy, refusal.rule.clone()));
     }
 
-    /// A limit refuses it.
+    /// A limit refuses it. Counted here, so that nothing is refused uncounted.
     pub(crate) fn limited(&mut self, rule: String) {
+        if let Some(principal) = &self.facts.principal {
+            self.audit.metrics.limited(principal.tenant.name(), &rule);
+        }
         self.facts.decision = Some(Word::Deny);
         self.facts.limit = Some(rule.into());
     }

@@ -48,8 +48,9 @@ impl Drop for Hearing {
 }
 
 /// Opens a connection.
-pub(super) fn open(gateway: &Arc<Gateway>, place: &Place) -> Result<Answered, Error> {
-    let charge = gateway.limits.stream(&place.snapshot.limits, &place.asker)?;
+pub(super) fn open(gateway: &Arc<Gateway>, place: &Place, record: &mut Record) -> Result<Answered, Error> {
+    let charge = gateway.limits.stream(&place.snapshot.limits, &place.asker);
+    let charge = charge.inspect_err(|error| record.limited(error.rule()))?;
     let line = gateway.sessions.connect(&place.asker, &place.server)?;
     let hearing = Hearing { gateway: Arc::clone(gateway), line };
     let listening = Listening::new(Source::Line(hearing), Arc::clone(&place.snapshot), place.head.clone());

@@ -5,7 +5,7 @@ use admission::{Call, Sort, Target, Trust};
 use super::Entered;
 use crate::{
     audit::{Outcome, Record},
-    error::{Error, LimitError, Refused},
+    error::{Error, Refused},
     gateway::Gateway,
     limits::{Charge, Watched},
     router::Answered,
@@ -32,25 +32,21 @@ pub(super) struct Measured {
 }
 
 impl Gateway {
-    /// Charges one attempt, and looks whether it goes in circles.
+    /// Charges one attempt, and looks whether it goes in circles. What is hidden is measured as what is missing, so that a
+    /// refusal tells of neither.
     pub(super) fn measure(
         &self,
         entered: &Entered,
         call: &Call,
         record: &mut Record,
-    ) -> Result<Measured, LimitError> {
+    ) -> Result<Measured, Error> {
         let (rules, checks) = (&entered.snapshot.limits, &entered.snapshot.checks);
-        let charge = self.limits.charge((rules, checks), call, &entered.visit)?;
-        let watched = self.limits.watch(rules, call, (&entered.visit, record.arguments()))?;
-        Ok(Measured { charge, watched })
-    }
-
-    /// Refuses a call for a limit. What is hidden was measured as what is missing, so that this tells of neither.
-    pub(super) fn limited(&self, entered: &Entered, record: &mut Record, error: LimitError) -> Error {
-        let rule = error.rule();
-        self.metrics.limited(entered.principal.tenant.name(), &rule);
-        record.limited(rule);
-        error.into()
+        let arguments = record.arguments();
+        let measured = self.limits.charge((rules, checks), call, &entered.visit).and_then(|charge| {
+            let watched = self.limits.watch(rules, call, (&entered.visit, arguments))?;
+            Ok(Measured { charge, watched })
+        });
+        Ok(measured.inspect_err(|error| record.limited(error.rule()))?)
     }
 
     /// An untrusted server is about to be heard.

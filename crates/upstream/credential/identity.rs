@@ -1,5 +1,6 @@
 //! Who calls, told to a server in headers of our own (RFC 8693 is not for every server).
 
+use super::key;
 use crate::caller::Caller;
 use crate::error::UpstreamError;
 use http::header::HeaderName;
@@ -7,7 +8,6 @@ use http::{HeaderMap, HeaderValue};
 use serde_json::{Map, Value, json};
 use std::fmt::Write as _;
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 /// The header of the signed token.
 const IDENTITY: HeaderName = HeaderName::from_static("x-portcullis-identity");
@@ -103,8 +103,7 @@ impl Identity {
 
     /// What is told in headers, and the subject in any case.
     fn claims(&self, caller: &Caller) -> Option<String> {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).ok()?.as_secs();
-        let id = format!("{:016x}{:016x}", getrandom::u64().ok()?, getrandom::u64().ok()?);
+        let (now, id) = key::stamp()?;
         let mut claims: Map<String, Value> = Map::new();
         claims.insert("iss".to_owned(), json!(OURSELVES));
         claims.insert("aud".to_owned(), json!(self.audience));
@@ -128,16 +127,12 @@ impl Identity {
 fn plain(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for byte in text.bytes() {
-        match byte {
-            b'%' | b',' => {}
-            b'!'..=b'~' => {
-                out.push(char::from(byte));
-                continue;
-            }
-            _ => {}
+        if matches!(byte, b'!'..=b'~') && !matches!(byte, b'%' | b',') {
+            out.push(char::from(byte));
+        } else {
+            // Writing to a `String` cannot fail.
+            let _ = write!(out, "%{byte:02X}");
         }
-        // Writing to a `String` cannot fail.
-        let _ = write!(out, "%{byte:02X}");
     }
     out
 }

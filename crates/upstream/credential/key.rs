@@ -41,6 +41,12 @@ enum Pair {
     EdDsa(Ed25519KeyPair),
 }
 
+/// The `iat` and the `jti` of a token that is made now. None when there is no randomness.
+pub(super) fn stamp() -> Option<(u64, String)> {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).ok()?.as_secs();
+    Some((now, format!("{:016x}{:016x}", getrandom::u64().ok()?, getrandom::u64().ok()?)))
+}
+
 impl ClientKey {
     /// From a PEM file: PKCS#8, or the older form of its kind.
     ///
@@ -83,8 +89,7 @@ impl ClientKey {
 
     /// What proves the client to this authorization server. None when there is no randomness.
     pub(super) fn assertion(&self, client: &str, audience: &str) -> Option<String> {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).ok()?.as_secs();
-        let id = format!("{:016x}{:016x}", getrandom::u64().ok()?, getrandom::u64().ok()?);
+        let (now, id) = stamp()?;
         let mut head = json!({ "alg": self.algorithm(), "typ": "JWT" });
         if let (Some(head), Some(id)) = (head.as_object_mut(), &self.id) {
             head.insert("kid".to_owned(), json!(id));
