@@ -192,7 +192,7 @@ section! { "tenants/*.yaml"
         /// How much may be asked for. What matches a rule must pass it, and a call every rule that it matches.
         "limits" limits: Vec<At<limits::LimitRule>> = Vec::new();
         /// When an agent that goes in circles is told so, and then held up; `{}` for the bounds that suit most, `off` for never.
-        "runaway" runaway: limits::RunawayOrOff = limits::RunawayOrOff::Off;
+        "runaway" runaway: limits::RunawayOrOff = limits::RunawayOrOff::Word;
         /// For how long a conversation counts as tainted after it called a server of the tier `untrusted`.
         "taint" taint: limits::Taint = limits::Taint::default();
     }

@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 
-use crate::form::Form;
+use crate::form::{Choice, Form};
 use crate::reader::{At, Reader, Written};
 use crate::tree::{Node, What};
 use crate::word::Word;
@@ -146,5 +146,48 @@ impl<K: Name, V: Written> Written for Map<K, V> {
     fn sample(&self) -> Value {
         // Only empty maps are defaults.
         Value::Object(serde_json::Map::new())
+    }
+}
+
+/// A section that one word may stand in the place of.
+pub(crate) trait OrWord: Written {
+    /// That word.
+    const WORD: &'static Choice;
+}
+
+/// A section, or the word in its place.
+#[derive(Clone, Debug)]
+pub(crate) enum WordOr<S> {
+    /// The word.
+    Word,
+    /// The section.
+    This(Box<S>),
+}
+
+impl<S: OrWord> Written for WordOr<S> {
+    fn form() -> Form {
+        match S::form() {
+            Form::Section(section) => Form::WordOr(S::WORD, section),
+            other => other,
+        }
+    }
+
+    fn read(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
+        match &node.what {
+            What::Scalar { text, .. } if text == S::WORD.word => Some(WordOr::Word),
+            What::Map(_) => Some(WordOr::This(Box::new(S::read(node, reader)?))),
+            What::Scalar { .. } | What::List(_) | What::Broken => {
+                reader.wrong_type(node, &Self::form());
+                None
+            }
+        }
+    }
+
+    fn sample(&self) -> Value {
+        match self {
+            WordOr::Word => Value::from(S::WORD.word),
+            // A section has no default of its own: its keys have theirs.
+            WordOr::This(_) => Value::Null,
+        }
     }
 }

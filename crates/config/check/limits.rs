@@ -18,8 +18,8 @@ const MOST: usize = 1000;
 /// What holds beside the rules.
 pub(super) fn of(raw: &raw::Tenant) -> TenantLimits {
     let runaway = match raw.runaway() {
-        RunawayOrOff::Off => None,
-        RunawayOrOff::On(raw) => Some(Runaway {
+        RunawayOrOff::Word => None,
+        RunawayOrOff::This(raw) => Some(Runaway {
             repeats: raw.repeats().0,
             alternations: raw.alternations().0,
             errors: u32::try_from(raw.errors().0).unwrap_or(u32::MAX),

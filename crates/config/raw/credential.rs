@@ -1,17 +1,14 @@
 //! What may be written about what proves the gateway to a server.
 
-use serde_json::Value;
-
 use crate::choice::OneOf;
 use crate::credential::{
     Audience, ClientId, ClientSecret, HeaderName, HeaderText, KeyId, Requested, ResourceUrl, ServerIssuer,
     TokenUrl,
 };
-use crate::form::{Choice, Form};
+use crate::form::Choice;
 use crate::model::Signing;
-use crate::reader::{At, Reader, Written};
-use crate::section::{Map, section};
-use crate::tree::{Node, What};
+use crate::reader::At;
+use crate::section::{Map, OrWord, WordOr, section};
 use crate::words::FilePath;
 
 section! { "credential"
@@ -113,37 +110,9 @@ section! { "credential.principal.headers"
     refused {}
 }
 
-/// A credential, or the word for none.
-#[derive(Clone, Debug)]
-pub(crate) enum Shown {
-    Nothing,
-    This(Box<Credential>),
-}
+/// What a server is shown, or nothing.
+pub(crate) type Shown = WordOr<Credential>;
 
-/// The word for none.
-const NONE: Choice = Choice { word: "none", doc: "nothing", refused: None };
-
-impl Written for Shown {
-    fn form() -> Form {
-        match Credential::form() {
-            Form::Section(section) => Form::WordOr(&NONE, section),
-            other => other,
-        }
-    }
-
-    fn read(node: &Node, reader: &mut Reader<'_>) -> Option<Shown> {
-        match &node.what {
-            What::Scalar { text, .. } if text == NONE.word => Some(Shown::Nothing),
-            What::Map(_) => Some(Shown::This(Box::new(Credential::read(node, reader)?))),
-            What::Scalar { .. } | What::List(_) | What::Broken => {
-                reader.wrong_type(node, &Shown::form());
-                None
-            }
-        }
-    }
-
-    fn sample(&self) -> Value {
-        // A section has no default of its own.
-        Value::Null
-    }
+impl OrWord for Credential {
+    const WORD: &'static Choice = &Choice { word: "none", doc: "nothing", refused: None };
 }

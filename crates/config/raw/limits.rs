@@ -9,9 +9,8 @@ use crate::choice::OneOf;
 use crate::form::{Choice, Form};
 use crate::model::{Counted, Per};
 use crate::quantity::{Count, Time, parse_size};
-use crate::reader::{At, Reader, Written};
-use crate::section::section;
-use crate::tree::{Node, What};
+use crate::reader::At;
+use crate::section::{OrWord, WordOr, section};
 use crate::word::{Mistake, Word};
 use crate::words::{Glob, Id, RuleName};
 
@@ -85,40 +84,11 @@ section! { "taint"
     refused {}
 }
 
-/// `off`, or when.
-#[derive(Clone, Debug)]
-pub(crate) enum RunawayOrOff {
-    Off,
-    On(Box<Runaway>),
-}
+/// The bounds of runaway detection, or none.
+pub(crate) type RunawayOrOff = WordOr<Runaway>;
 
-const OFF: Choice = Choice { word: "off", doc: "nobody looks", refused: None };
-
-impl Written for RunawayOrOff {
-    fn form() -> Form {
-        match Runaway::form() {
-            Form::Section(section) => Form::WordOr(&OFF, section),
-            form => form,
-        }
-    }
-
-    fn read(node: &Node, reader: &mut Reader<'_>) -> Option<RunawayOrOff> {
-        match &node.what {
-            What::Scalar { text, .. } if text == OFF.word => Some(RunawayOrOff::Off),
-            What::Map(_) => Some(RunawayOrOff::On(Box::new(Runaway::read(node, reader)?))),
-            What::Scalar { .. } | What::List(_) | What::Broken => {
-                reader.wrong_type(node, &RunawayOrOff::form());
-                None
-            }
-        }
-    }
-
-    fn sample(&self) -> Value {
-        match self {
-            RunawayOrOff::Off => json!(OFF.word),
-            RunawayOrOff::On(_) => Value::Null,
-        }
-    }
+impl OrWord for Runaway {
+    const WORD: &'static Choice = &Choice { word: "off", doc: "nobody looks", refused: None };
 }
 
 /// Units of time that a rate may be in, each with its spellings; the first is ours.
