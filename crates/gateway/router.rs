@@ -7,6 +7,7 @@ pub(crate) use forward::{Heard, Hearing, hear, offer};
 use std::sync::Arc;
 
 use admission::{Admitted, Call, Principal, Sort, Target};
+use arc_swap::ArcSwap;
 use bytes::Bytes;
 use config::Share;
 use upstream::{Caller, Pool, Seat};
@@ -109,6 +110,8 @@ impl Answered {
 
 /// Sends admitted calls where they belong.
 pub(crate) struct Router {
+    /// What is in force now, for whoever goes on for longer than a call: a call keeps to the one that it began with.
+    pub(crate) snapshot: Arc<ArcSwap<Snapshot>>,
     /// The upstreams.
     pub(crate) pool: Arc<Pool>,
     /// Results above this many bytes are not passed on.
