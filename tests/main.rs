@@ -33,6 +33,7 @@ mod upstreams;
 
 mod hostile_upstreams;
 
+mod hidden;
 mod policy;
 mod reload;
 mod shutdown;

@@ -52,7 +52,7 @@ pub(super) fn open(gateway: &Arc<Gateway>, place: &Place) -> Result<Answered, Er
     let charge = gateway.limits.stream(&place.snapshot.limits, &place.asker)?;
     let line = gateway.sessions.connect(&place.asker, &place.server)?;
     let hearing = Hearing { gateway: Arc::clone(gateway), line };
-    let listening = Listening::new(Source::Line(hearing), Arc::clone(&place.snapshot), place.head.clone());
+    let listening = Listening::new(Source::Line(hearing), Arc::clone(&gateway.snapshot), place.head.clone());
     Ok(Answered::Listening(Box::new(listening.charged(charge))))
 }
 
