@@ -33,6 +33,7 @@ mod upstreams;
 
 mod hostile_upstreams;
 
+mod hidden;
 mod policy;
 mod reload;
 mod shutdown;
@@ -48,7 +49,7 @@ mod tidy;
 use std::process::Command;
 
 use serde_json::Value;
-use testkit::{Daemon, Setup};
+use testkit::{Daemon, Setup, until};
 
 /// The program under test.
 const PORTCULLIS: &str = env!("CARGO_BIN_EXE_portcullis");
@@ -70,6 +71,14 @@ fn settled(setup: &Setup, upstreams: &[&str]) -> Daemon {
         daemon.settled(upstream);
     }
     daemon
+}
+
+/// Has other rules of the tenant `acme` in force.
+fn govern(daemon: &Daemon, rules: &str) {
+    daemon.rewrite("policies/acme.yaml", |_| rules.to_owned());
+    daemon.reload();
+    // The files are watched too, and may have been read while they were written.
+    until("the rules to be in force", || daemon.status()["reload_refused"].is_null().then_some(()));
 }
 
 /// What `portcullis token` says to a running daemon's operator, as JSON; null when that is none.

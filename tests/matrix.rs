@@ -2,6 +2,7 @@
 //! can be decided about a message. What must become of each is derived, not listed: see `matrix/oracle.rs`.
 
 mod cell;
+mod decisions;
 mod giving_up;
 mod oracle;
 

@@ -13,6 +13,7 @@ mod handshake;
 mod hostile;
 mod listening;
 mod stateless;
+mod withdrawn;
 
 const EXTENSION: &str = r#"{"extensions":{"io.modelcontextprotocol/tasks":{}}}"#;
 const ABLE: &str = r#"{"elicitation":{"form":{}},"extensions":{"io.modelcontextprotocol/tasks":{}}}"#;

@@ -8,6 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use arc_swap::ArcSwap;
 use bytes::Bytes;
 use tokio::time::{Interval, interval};
 use wire::Pieces;
@@ -171,7 +172,8 @@ pub struct Listening {
     source: Source,
     /// What is told before anything of it.
     first: Option<Pieces>,
-    snapshot: Arc<Snapshot>,
+    /// What is in force now: who may listen can change while somebody does.
+    current: Arc<ArcSwap<Snapshot>>,
     head: Head,
     check: Interval,
     _charge: StreamCharge,
@@ -189,11 +191,11 @@ pub(crate) enum Source {
 const CHECK: Duration = Duration::from_secs(5);
 
 impl Listening {
-    pub(crate) fn new(source: Source, snapshot: Arc<Snapshot>, head: Head) -> Listening {
+    pub(crate) fn new(source: Source, current: Arc<ArcSwap<Snapshot>>, head: Head) -> Listening {
         Listening {
             source,
             first: None,
-            snapshot,
+            current,
             head,
             check: interval(CHECK),
             _charge: StreamCharge::default(),
@@ -228,7 +230,7 @@ impl Listening {
             tokio::select! {
                 event = self.source.next_event() => return event,
                 _ = self.check.tick() => {
-                    if self.source.is_unused() || self.snapshot.authn.identify(&self.head).is_err() {
+                    if self.source.is_unused() || self.current.load().authn.identify(&self.head).is_err() {
                         return None;
                     }
                 }

@@ -17,6 +17,7 @@ mod relayed;
 
 use cleaned::cleaned;
 pub(crate) use ended::TaskError;
+use failed::UNKNOWN_TASK;
 pub(crate) use failed::{Failed, Refused};
 pub(crate) use limit::{LimitError, Spent, SpentOf, Told};
 pub(crate) use relayed::Relayed;
@@ -337,7 +338,7 @@ impl Error {
             Error::Catalog(CatalogError::Parameter(_)) => (ours(code::INVALID_PARAMS), "bad_parameter"),
             Error::Catalog(CatalogError::Cursor) => (ours(code::INVALID_PARAMS), "unknown_cursor"),
             Error::Catalog(CatalogError::Subscription(_)) => (ours(code::INVALID_PARAMS), "no_subscriptions"),
-            Error::Catalog(CatalogError::Task) => (ours(code::INVALID_PARAMS), "unknown_task"),
+            Error::Catalog(CatalogError::Task) => (ours(code::INVALID_PARAMS), UNKNOWN_TASK),
             Error::Catalog(CatalogError::TaskOver) => (ours(code::INVALID_PARAMS), "task_over"),
             Error::Catalog(CatalogError::NoTask(_)) => (ours(code::METHOD_NOT_FOUND), "no_task"),
             Error::Catalog(CatalogError::OnlyAsTask(_)) => (ours(code::METHOD_NOT_FOUND), "only_as_task"),

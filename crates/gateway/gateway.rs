@@ -50,7 +50,7 @@ pub use reload::Reloaded;
 /// The gateway.
 pub struct Gateway {
     pub(crate) config: Arc<Config>,
-    pub(crate) snapshot: ArcSwap<Snapshot>,
+    pub(crate) snapshot: Arc<ArcSwap<Snapshot>>,
     pub(crate) sessions: Sessions,
     pub(crate) limits: Arc<Limits>,
     pub(crate) approvals: Approvals,
@@ -133,7 +133,7 @@ impl Gateway {
         // What it signs may be asked for by any later configuration.
         tokens.prepare().await?;
         let compiled = compiled(&config, (&supervisor, tokens.known()), None)?;
-        let snapshot = compiled.in_force(Arc::clone(&config), None);
+        let snapshot = Arc::new(ArcSwap::from_pointee(compiled.in_force(Arc::clone(&config), None)));
         let session_limits = SessionLimits {
             idle: config.session.idle,
             absolute: config.session.absolute,
@@ -142,11 +142,12 @@ impl Gateway {
         let limits = Arc::new(Limits::new());
         let (ended_sender, ended) = mpsc::unbounded_channel();
         let gateway = Arc::new(Gateway {
-            snapshot: ArcSwap::from_pointee(snapshot),
+            snapshot: Arc::clone(&snapshot),
             sessions: Sessions::new(session_limits, Arc::clone(&metrics), ended_sender),
             limits: Arc::clone(&limits),
             approvals: Approvals,
             router: Router {
+                snapshot,
                 pool,
                 result_limit: config.limits.result,
                 subscriptions: Subscriptions::new(),

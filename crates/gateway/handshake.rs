@@ -11,15 +11,15 @@ pub(crate) fn server_info() -> String {
     format!("{{{NAME_AND_TITLE},\"version\":\"{}\"}}", env!("CARGO_PKG_VERSION"))
 }
 
-/// The result of `initialize`.
-pub(crate) fn introduction(session: &Session, view: &View) -> String {
+/// The result of `initialize`, with what the upstreams say that this client may know of.
+pub(crate) fn introduction(session: &Session, view: &View, instructions: Option<&str>) -> String {
     let mut result = format!(
         "{{\"protocolVersion\":\"{}\",\"capabilities\":{},\"serverInfo\":{}",
         session.revision.text(),
         with(&with(&view.capabilities, &view.extras.passed), tasks(session, view)),
         server_info(),
     );
-    push_instructions(&mut result, view);
+    push_instructions(&mut result, instructions);
     result.push('}');
     result
 }
@@ -59,20 +59,20 @@ fn with(object: &str, members: &str) -> String {
 
 /// The result of `server/discover`. Every revision that is served is named, those too that begin with a
 /// handshake (spec D3).
-pub(crate) fn discovery(view: &View) -> String {
+pub(crate) fn discovery(view: &View, instructions: Option<&str>) -> String {
     let versions: Vec<String> =
         Revision::ALL.iter().rev().map(|revision| format!("\"{}\"", revision.text())).collect();
     let capabilities = with(&view.capabilities, &view.extras.extensions);
     let mut result =
         format!("{{\"supportedVersions\":[{}],\"capabilities\":{capabilities}", versions.join(","));
-    push_instructions(&mut result, view);
+    push_instructions(&mut result, instructions);
     result.push_str(&bridge::modern_members(true));
     result.push('}');
     result
 }
 
-fn push_instructions(result: &mut String, view: &View) {
-    if let Some(instructions) = &view.instructions {
+fn push_instructions(result: &mut String, instructions: Option<&str>) {
+    if let Some(instructions) = instructions {
         result.push_str(",\"instructions\":");
         result.push_str(&code::quote(instructions));
     }

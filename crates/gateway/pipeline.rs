@@ -429,8 +429,8 @@ impl Gateway {
                         view.offer(kind, &place.snapshot.checks, &session.principal).version
                     });
                 }
-                let listening =
-                    Listening::new(Source::Session(reader), Arc::clone(&place.snapshot), head.clone());
+                let current = Arc::clone(&self.snapshot);
+                let listening = Listening::new(Source::Session(reader), current, head.clone());
                 let listening = listening.charged(charge);
                 Ok(Answered::Listening(Box::new(listening)))
             }

@@ -7,6 +7,7 @@ pub(crate) use forward::{Heard, Hearing, hear, offer};
 use std::sync::Arc;
 
 use admission::{Admitted, Call, Principal, Sort, Target};
+use arc_swap::ArcSwap;
 use bytes::Bytes;
 use config::Share;
 use upstream::{Caller, Pool, Seat};
@@ -109,6 +110,8 @@ impl Answered {
 
 /// Sends admitted calls where they belong.
 pub(crate) struct Router {
+    /// What is in force now, for whoever goes on for longer than a call: a call keeps to the one that it began with.
+    pub(crate) snapshot: Arc<ArcSwap<Snapshot>>,
     /// The upstreams.
     pub(crate) pool: Arc<Pool>,
     /// Results above this many bytes are not passed on.
@@ -184,7 +187,7 @@ impl Router {
         body.push(page.open);
         let mut end = match context.visit.era() {
             Era::Legacy => String::new(),
-            Era::Modern => bridge::modern_members(context.view.absent.is_empty()),
+            Era::Modern => bridge::modern_members(list.is_complete()),
         };
         if let Some(next) = next {
             end.push_str(&format!(",\"nextCursor\":\"{next}\""));
@@ -226,6 +229,7 @@ pub(crate) fn principal_of(key: &Arc<str>) -> (Arc<str>, Box<str>) {
 fn answer_here(call: &Call, context: &Context, sessions: &Sessions) -> Answered {
     let Some(id) = call.frame.id() else { return Answered::Accepted };
     let view = &context.view;
+    let instructions = || view.instructions(&context.snapshot.checks, &call.principal);
     let (body, opened) = match (&context.visit, call.method) {
         (Visit::Opening(session), Method::Initialize) => {
             session.promise(handshake::promised(session, view));
@@ -233,10 +237,12 @@ fn answer_here(call: &Call, context: &Context, sessions: &Sessions) -> Answered 
                 session.knows(kind, context.offer(kind, &call.principal).version);
             }
             sessions.open(session);
-            let introduction = handshake::introduction(session, view);
+            let introduction = handshake::introduction(session, view, instructions().as_deref());
             (code::success(id, &introduction), Some(Arc::clone(&session.id)))
         }
-        (Visit::Alone(_), Method::Discover) => (code::success(id, &handshake::discovery(view)), None),
+        (Visit::Alone(_), Method::Discover) => {
+            (code::success(id, &handshake::discovery(view, instructions().as_deref())), None)
+        }
         (Visit::Opening(_) | Visit::Within(_) | Visit::Alone(_), _) => {
             (code::success(id, bridge::empty_result(context.visit.era())), None)
         }

@@ -9,6 +9,7 @@ mod began;
 mod hosting;
 mod remote;
 mod serve;
+mod sight;
 mod status;
 mod table;
 mod watch;

@@ -152,11 +152,12 @@ impl Daemon {
         self.get("/status").json()
     }
 
-    /// The state of an upstream, as the status page has it.
+    /// The state of an upstream, as the status page has it, of whatever tenant.
     pub fn state_of(&self, upstream: &str) -> Value {
         let status = self.status();
-        let upstreams = status["tenants"][0]["upstreams"].as_array().unwrap();
-        upstreams.iter().find(|found| found["id"] == upstream).unwrap().clone()
+        let tenants = status["tenants"].as_array().unwrap().iter();
+        let mut upstreams = tenants.flat_map(|tenant| tenant["upstreams"].as_array().unwrap());
+        upstreams.find(|found| found["id"] == upstream).unwrap().clone()
     }
 
     /// Waits until the lists of an upstream are served.

@@ -11,6 +11,7 @@
     reason = "used by tests only, and a test that cannot go on has failed"
 )]
 
+mod asker;
 mod client;
 mod daemon;
 mod http;
@@ -21,6 +22,7 @@ mod setup;
 mod stdio;
 mod wait;
 
+pub use asker::Asker;
 pub use client::{Client, Pending};
 pub use daemon::{Daemon, Journal};
 pub use http::{Answer, Connection, Request, Stream};

@@ -76,6 +76,12 @@ impl Script {
         self
     }
 
+    /// What it says of itself.
+    pub fn instructions(mut self, text: &str) -> Script {
+        self.0["instructions"] = text.into();
+        self
+    }
+
     /// The revision it agrees to, whatever it is asked for.
     pub fn revision(mut self, revision: &str) -> Script {
         self.0["revision"] = revision.into();

@@ -9,9 +9,12 @@ use tempfile::TempDir;
 
 use crate::{daemon::Daemon, script::Script, served::Served};
 
-/// A configuration in the making: one tenant, `acme`, with scripted servers.
+/// A configuration in the making: one tenant, `acme`, with scripted servers, and what further tenants there are.
 #[derive(Clone, Debug, Default)]
 pub struct Setup {
+    /// The tenant's name, unless it is `acme`.
+    name: Option<String>,
+    others: Vec<Setup>,
     upstreams: Vec<Entry>,
     reach: Reach,
     process: String,
@@ -94,6 +97,12 @@ impl Setup {
         self
     }
 
+    /// A further tenant: its name, its servers, whose ids no other tenant uses, and the lines of its file.
+    pub fn beside(mut self, name: &str, other: Setup) -> Setup {
+        self.others.push(Setup { name: Some(name.to_owned()), ..other });
+        self
+    }
+
     /// Lines of the process's file.
     pub fn process(mut self, yaml: &str) -> Setup {
         self.process += yaml;
@@ -117,7 +126,20 @@ impl Setup {
     /// Writes it, scripts included, with these ports.
     pub fn write(&self, ports: (u16, u16)) -> Folder {
         let mut folder = Folder { home: tempfile::tempdir().unwrap(), servers: Vec::new() };
-        let mut tenant = String::from("tenant: acme\nupstreams:\n");
+        let (listen, admin) = ports;
+        let process = format!(
+            "listen: 127.0.0.1:{listen}\nadmin: {{ listen: \"127.0.0.1:{admin}\" }}\n{}",
+            self.process
+        );
+        fs::write(folder.config(), process).unwrap();
+        fs::create_dir(folder.path().join("tenants")).unwrap();
+        self.write_tenant(&mut folder);
+        folder
+    }
+
+    fn write_tenant(&self, folder: &mut Folder) {
+        let name = self.name.as_deref().unwrap_or("acme");
+        let mut tenant = format!("tenant: {name}\nupstreams:\n");
         for Entry { id, launch, yaml } in &self.upstreams {
             tenant += &format!("  {id}:\n");
             if let (Launch::Script(script), Reach::Http) = (launch, self.reach) {
@@ -140,20 +162,13 @@ impl Setup {
                 tenant += &format!("    {line}\n");
             }
         }
-        let (listen, admin) = ports;
-        let process = format!(
-            "listen: 127.0.0.1:{listen}\nadmin: {{ listen: \"127.0.0.1:{admin}\" }}\n{}",
-            self.process
-        );
-        fs::create_dir(folder.path().join("tenants")).unwrap();
-        fs::write(folder.config(), process).unwrap();
         for (path, text) in &self.files {
             let path = folder.path().join(path);
             fs::create_dir_all(path.parent().unwrap()).unwrap();
             fs::write(path, text).unwrap();
         }
-        fs::write(folder.path().join("tenants/acme.yaml"), tenant + &self.tenant).unwrap();
-        folder
+        fs::write(folder.path().join(format!("tenants/{name}.yaml")), tenant + &self.tenant).unwrap();
+        self.others.iter().for_each(|other| other.write_tenant(folder));
     }
 
     /// Starts a daemon with it, and waits until it is ready. `program` is the binary under test.

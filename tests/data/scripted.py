@@ -202,7 +202,9 @@ def receive(message):
     elif method == "initialize":
         hello(message)
     elif method == "server/discover" and SCRIPT.get("modern"):
-        answer(message, '{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":%s}' % SCRIPT["capabilities"])
+        more = ',"instructions":' + json.dumps(SCRIPT["instructions"]) if SCRIPT.get("instructions") else ""
+        told = SCRIPT["capabilities"] + more
+        answer(message, '{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":%s}' % told)
     elif method in LISTS:
         listed(message, method)
     else:

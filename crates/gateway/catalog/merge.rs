@@ -111,15 +111,15 @@ fn list(
             }
         }
     }
-    List::new(kind, entries, mark(absent))
+    List::new(kind, entries, mark(absent.iter()))
 }
 
 /// What each page says of the upstreams it lacks (spec T-13).
-fn mark(absent: &[Arc<str>]) -> String {
-    if absent.is_empty() {
+pub(super) fn mark<'a>(absent: impl Iterator<Item = &'a Arc<str>>) -> String {
+    let names: Vec<String> = absent.map(|id| wire::code::quote(id)).collect();
+    if names.is_empty() {
         return String::new();
     }
-    let names: Vec<String> = absent.iter().map(|id| wire::code::quote(id)).collect();
     format!(",\"_meta\":{{\"portcullis/incomplete\":[{}]}}", names.join(","))
 }
 
@@ -177,23 +177,26 @@ fn filter_of(server: &config::VirtualServer, kind: Kind) -> &Filter {
 
 /// Each upstream's instructions under its id, so that a model knows which tools they speak of. Lines are
 /// indented: no upstream writes a heading in another's name. Where names are bare, there is nothing to tell apart.
-fn instructions(selected: &[(&Arc<str>, &Stock)], naming: Naming) -> Option<String> {
-    if let (Naming::Bare, [(_, stock)]) = (naming, selected) {
-        return stock.instructions.clone().filter(|text| text.len() <= INSTRUCTIONS);
-    }
-    let mut merged = String::new();
-    for (id, text) in selected.iter().filter_map(|(id, stock)| Some((id, stock.instructions.as_deref()?))) {
-        if merged.len() + text.len() > INSTRUCTIONS {
-            continue;
-        }
-        if !merged.is_empty() {
-            merged.push_str("\n\n");
-        }
-        merged.push_str(&format!("# {id}"));
-        for line in text.lines() {
-            merged.push_str("\n  ");
-            merged.extend(line.chars().filter(|c| !c.is_control()));
+fn instructions(selected: &[(&Arc<str>, &Stock)], naming: Naming) -> Vec<(Arc<str>, String)> {
+    let said = selected.iter().filter_map(|(id, stock)| Some((*id, stock.instructions.as_deref()?)));
+    let is_bare = matches!((naming, selected), (Naming::Bare, [_]));
+    let mut room = INSTRUCTIONS;
+    let mut parts = Vec::new();
+    for (id, text) in said {
+        let part = if is_bare { text.to_owned() } else { headed(id, text) };
+        if let Some(left) = room.checked_sub(text.len()) {
+            room = left;
+            parts.push((Arc::clone(id), part));
         }
     }
-    (!merged.is_empty()).then_some(merged)
+    parts
+}
+
+fn headed(id: &str, text: &str) -> String {
+    let mut part = format!("# {id}");
+    for line in text.lines() {
+        part.push_str("\n  ");
+        part.extend(line.chars().filter(|c| !c.is_control()));
+    }
+    part
 }

@@ -1,12 +1,15 @@
-//! What one asker is shown of a list: all of it, unless rules keep something from somebody.
+//! What one asker is shown of a list, and of the upstreams behind it: all, unless rules keep something from somebody.
 
-use std::{fmt, ops::Deref, sync::Arc};
+use std::{collections::HashMap, fmt, ops::Deref, sync::Arc};
 
-use admission::{Checks, Principal};
+use admission::{Checks, Facts, Principal, Sort, Standing, Thing, Trust};
 use quick_cache::sync::Cache;
-use wire::Kind;
+use wire::{Kind, task::Support};
 
-use super::view::{List, View};
+use super::{
+    merge::mark,
+    view::{List, View},
+};
 
 /// Lists of single askers that a view keeps ready. Those beyond are made again when they are asked for.
 const KEPT: usize = 256;
@@ -56,8 +59,52 @@ impl View {
         if let Some(part) = self.offers.0.get(&key) {
             return Offer::Part(part);
         }
-        let part = Arc::new(whole.part(|thing| checks.policy.shows(asker, &self.server, thing)));
+        let absent = self.absent.iter().filter(|id| self.is_known(id, checks, asker));
+        let mark = mark(absent);
+        let part = Arc::new(whole.part(mark, |thing| checks.policy.shows(asker, &self.server, thing)));
         self.offers.0.insert(key, Arc::clone(&part));
         Offer::Part(part)
+    }
+
+    /// What the upstreams say of themselves that this asker may know of.
+    pub(crate) fn instructions(&self, checks: &Checks, asker: &Principal) -> Option<String> {
+        let parts = self.instructions.iter().filter(|(id, _)| self.is_known(id, checks, asker));
+        let parts: Vec<&str> = parts.map(|(_, part)| part.as_str()).collect();
+        (!parts.is_empty()).then(|| parts.join("\n\n"))
+    }
+
+    /// Whether an asker may know of an upstream: of something that it has, or, where nothing is known of it, of a thing that
+    /// rules know by no more than whose it is.
+    pub(crate) fn is_known(&self, upstream: &str, checks: &Checks, asker: &Principal) -> bool {
+        let policy = &checks.policy;
+        if !policy.shapes_lists(&asker.tenant) {
+            return true;
+        }
+        let tables = [&self.tools, &self.prompts, &self.resources];
+        let its = tables.into_iter().flat_map(HashMap::values).filter(|thing| *thing.upstream == *upstream);
+        let mut offered = its.filter(|thing| thing.standing == Standing::Offered).peekable();
+        if offered.peek().is_none() {
+            return [Sort::Tool, Sort::Prompt]
+                .into_iter()
+                .any(|sort| policy.shows(asker, &self.server, &self.anything(upstream, sort)));
+        }
+        offered.any(|thing| policy.shows(asker, &self.server, thing))
+    }
+
+    /// A thing of an upstream of which only that is known.
+    fn anything(&self, upstream: &str, sort: Sort) -> Thing {
+        let name = format!("{upstream}__?");
+        let trust = self.trusts.get(upstream).copied().unwrap_or(Trust::Untrusted);
+        Thing {
+            upstream: upstream.into(),
+            sort,
+            exposed: name.as_str().into(),
+            native: "?".into(),
+            digest: None,
+            standing: Standing::Offered,
+            mirrors: Arc::default(),
+            tasks: Support::Forbidden,
+            facts: Arc::new(Facts { trust, ..Facts::unknown(name.as_str()) }),
+        }
     }
 }

@@ -27,8 +27,8 @@ pub(crate) struct View {
     pub(crate) extras: Extras,
     /// The same, for asking whether a method exists.
     pub(crate) promised: Vec<Capability>,
-    /// Merged instructions.
-    pub(crate) instructions: Option<String>,
+    /// What upstreams say of themselves: whose each part is, and the part as clients read it.
+    pub(super) instructions: Vec<(Arc<str>, String)>,
     pub(super) lists: [List; 4],
     pub(super) tools: HashMap<Box<str>, Arc<Thing>>,
     pub(super) prompts: HashMap<Box<str>, Arc<Thing>>,
@@ -174,10 +174,15 @@ impl List {
         List { kind, entries, mark, pages, version }
     }
 
-    /// The same without some of its items.
-    pub(super) fn part(&self, shows: impl Fn(&Thing) -> bool) -> List {
+    /// The same without some of its items, and with this said of missing upstreams.
+    pub(super) fn part(&self, mark: String, shows: impl Fn(&Thing) -> bool) -> List {
         let shown = self.entries.iter().filter(|entry| shows(&entry.thing)).cloned().collect();
-        List::new(self.kind, shown, self.mark.clone())
+        List::new(self.kind, shown, mark)
+    }
+
+    /// Whether its pages name no upstream that is missing.
+    pub(crate) fn is_complete(&self) -> bool {
+        self.mark.is_empty()
     }
 
     /// How many items it has.

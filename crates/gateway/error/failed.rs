@@ -3,8 +3,13 @@
 use admission::{Denial, Sort};
 use upstream::UpstreamError;
 
+use super::CatalogError;
+
 /// A rule has no answer. Which and why is in the record: the model may be led by whom the rule is against.
 const UNDECIDED: &str = "whether this call is allowed cannot be told from its arguments, so it is not";
+
+/// The word for programs of a task that nobody has, and of one that its owner must not know of.
+pub(super) const UNKNOWN_TASK: &str = "unknown_task";
 
 /// A denial, and what was denied, in the caller's own words.
 #[derive(Debug, thiserror::Error)]
@@ -40,7 +45,8 @@ impl Refused {
             Some(Sort::Tool) if refusal.hides => format!("unknown tool `{}`", self.name),
             Some(Sort::Prompt) if refusal.hides => format!("unknown prompt `{}`", self.name),
             Some(Sort::Resource) if refusal.hides => format!("unknown resource `{}`", self.name),
-            None if refusal.hides => "unknown name".to_owned(),
+            // All that is asked about without being called is a task.
+            None if refusal.hides => CatalogError::Task.to_string(),
             Some(_) | None => match &refusal.message {
                 Some(message) => message.to_string(),
                 None if refusal.error.is_some() => UNDECIDED.to_owned(),
@@ -56,6 +62,7 @@ impl Refused {
     pub(super) fn reason(&self) -> &'static str {
         let refusal = &self.denial.refusal;
         match refusal.error {
+            _ if refusal.hides && self.sort.is_none() => UNKNOWN_TASK,
             _ if refusal.hides => "unknown_name",
             Some(_) => "rule_error",
             None if !refusal.lacks.is_empty() => "insufficient_scope",

@@ -61,7 +61,13 @@ pub(crate) fn deliver(gateway: &Gateway, catalog: &Catalog, at: &Place, message:
     let (Some(level), Some(source)) = (level_of(message), catalog.source(&at.upstream)) else {
         return false;
     };
-    let sessions = concerned(&gateway.sessions, catalog, &source, at);
+    let mut sessions = concerned(&gateway.sessions, catalog, &source, at);
+    let checks = &gateway.snapshot.load().checks;
+    // Its process may outlive what its principal may see of it.
+    sessions.retain(|session| {
+        let view = catalog.view(&session.server);
+        view.is_some_and(|view| view.is_known(&at.upstream, checks, &session.principal))
+    });
     let hear: Vec<_> = sessions.iter().filter(|session| session.hearing.hears(level, &at.upstream)).collect();
     if hear.is_empty() {
         return false;

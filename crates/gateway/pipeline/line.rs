@@ -53,7 +53,7 @@ pub(super) fn open(gateway: &Arc<Gateway>, place: &Place, record: &mut Record) -
     let charge = charge.inspect_err(|error| record.limited(error.rule()))?;
     let line = gateway.sessions.connect(&place.asker, &place.server)?;
     let hearing = Hearing { gateway: Arc::clone(gateway), line };
-    let listening = Listening::new(Source::Line(hearing), Arc::clone(&place.snapshot), place.head.clone());
+    let listening = Listening::new(Source::Line(hearing), Arc::clone(&gateway.snapshot), place.head.clone());
     Ok(Answered::Listening(Box::new(listening.charged(charge))))
 }
 

@@ -9,6 +9,7 @@ use std::{
 };
 
 use admission::{Call, Decision, Principal, Sort, Target, TenantId, Thing};
+use arc_swap::ArcSwap;
 use bytes::Bytes;
 use futures_util::future::join_all;
 use serde::Deserialize;
@@ -24,6 +25,7 @@ use crate::{
     error::{CatalogError, EraError, Error, SessionError},
     handshake,
     router::{Answered, Context, Lane, Router, seat_key},
+    snapshot::Snapshot,
     tasks::{TAKES_TASKS, takes_tasks, watched},
 };
 
@@ -93,8 +95,10 @@ pub(crate) async fn listen(
     if let Mouth::Listen(mailbox) = &party.mouth {
         let known = Kind::ALL.map(|kind| context.offer(kind, &call.principal).version);
         let lists = lists.into_iter().map(|(_, _, method)| method).collect();
-        let mut telling = Telling { context, asker: &call.principal, lane: &lane, mailbox, lists, known };
-        let credential = || context.snapshot.authn.identify(asker).is_ok();
+        let current = &*router.snapshot;
+        let mut telling =
+            Telling { context, current, asker: &call.principal, lane: &lane, mailbox, lists, known };
+        let credential = || current.load().authn.identify(asker).is_ok();
         let meta = tagged(id.raw(), None);
         // Kept open until here: a stream without tasks is none that has ended.
         let (out, told) = mpsc::channel(1);
@@ -217,6 +221,8 @@ fn result(id: &Id) -> String {
 /// A stream that has been acknowledged.
 struct Telling<'a> {
     context: &'a Context,
+    /// What is in force now: rules change while it is told.
+    current: &'a ArcSwap<Snapshot>,
     asker: &'a Arc<Principal>,
     lane: &'a Lane,
     mailbox: &'a Mailbox,
@@ -276,10 +282,11 @@ impl Telling<'_> {
     /// (spec T-12, M-05).
     async fn tell_lists(&mut self) -> bool {
         let Some(view) = self.context.catalog.view(&self.context.view.server) else { return false };
+        let snapshot = self.current.load_full();
         for method in self.lists.clone() {
             let mut changed = false;
             for (kind, known) in Kind::ALL.into_iter().zip(&mut self.known) {
-                let version = view.offer(kind, &self.context.snapshot.checks, self.asker).version;
+                let version = view.offer(kind, &snapshot.checks, self.asker).version;
                 if kind.changed() == method && *known != version {
                     *known = version;
                     changed = true;

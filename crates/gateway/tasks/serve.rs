@@ -15,6 +15,7 @@ use wire::{
 use super::{
     Ending, Place, Task, There,
     remote::{self, Missed, Question, unknown},
+    sight::judged,
     written::{self, Look},
 };
 use crate::{
@@ -68,7 +69,7 @@ pub(crate) async fn serve(
     }
 }
 
-/// A principal's own tasks, as far as we know them, all on one page (spec U-32).
+/// A principal's own tasks that it may ask about, as far as we know them, all on one page (spec U-32).
 ///
 /// # Errors
 /// For any cursor: none was ever given.
@@ -77,7 +78,8 @@ pub(crate) fn list(router: &Router, call: &Call, context: &Context) -> Result<An
     if call.frame.param("cursor").is_some_and(|raw| raw != "null") {
         return Err(CatalogError::Cursor.into());
     }
-    let own = router.tasks.of(&call.principal, &context.view.server);
+    let mut own = router.tasks.of(&call.principal, &context.view.server);
+    own.retain(|task| judged(task, call, (&context.view, &context.snapshot.checks)).is_some());
     let tasks: Vec<String> = own.iter().map(|task| task.as_known(Era::Legacy)).collect();
     let result = format!("{{\"tasks\":[{}]}}", tasks.join(","));
     Ok(Answered::ok(Pieces::one(code::success(id, &result))))

@@ -13,19 +13,20 @@ use wire::{
 };
 
 use super::{
-    Place, Task, Tasks,
+    Place, Task,
+    sight::is_seen,
     table::{Name, Native},
 };
-use crate::subscriptions;
+use crate::{gateway::Gateway, subscriptions};
 
 /// The largest that is passed on, in bytes.
 const LARGEST: usize = 64 * 1024;
 
 /// Passes on `notifications/tasks/status` of a seat of an upstream.
-pub(crate) fn told(tasks: &Tasks, tenant: &TenantId, at: subscriptions::Place, frame: &Frame) {
+pub(crate) fn told(gateway: &Gateway, tenant: &TenantId, at: subscriptions::Place, frame: &Frame) {
     let Some(said) = frame.params().and_then(|params| task::Task::read(params, Era::Legacy)) else { return };
     let name = Name::Id(said.id.as_ref().into());
-    let Some(task) = named(tasks, tenant, at, name) else { return };
+    let Some(task) = named(gateway, tenant, at, name) else { return };
     let message = member(said.object, "statusMessage");
     let there = match &task.place {
         Place::There(there) if task.ending().is_none() => there,
@@ -37,6 +38,9 @@ pub(crate) fn told(tasks: &Tasks, tenant: &TenantId, at: subscriptions::Place, f
     // What is too large is not told: a client learns of it when it looks.
     let session = there.session.as_ref().and_then(Weak::upgrade);
     let Some(session) = session.filter(|_| frame.bytes().len() <= LARGEST) else { return };
+    if !is_seen(gateway, &task, &session, frame) {
+        return;
+    }
     let changes = [
         Change { key: "taskId", value: Some(Cow::Owned(code::quote(&task.id))) },
         Change { key: "ttl", value: Some(Cow::Owned(task.ttl_ms().to_string())) },
@@ -47,24 +51,26 @@ pub(crate) fn told(tasks: &Tasks, tenant: &TenantId, at: subscriptions::Place, f
 }
 
 /// A modern server says that a task changed. What it says of it is read by those who listen for the task, when they look.
-pub(crate) fn changed(tasks: &Tasks, tenant: &TenantId, at: subscriptions::Place, frame: &Frame) {
+pub(crate) fn changed(gateway: &Gateway, tenant: &TenantId, at: subscriptions::Place, frame: &Frame) {
     let said = frame.params().and_then(|params| task::Task::read(params, Era::Modern));
     let name = said.map(|said| Name::Id(said.id.as_ref().into()));
-    if let Some(task) = name.and_then(|name| named(tasks, tenant, at, name)) {
+    if let Some(task) = name.and_then(|name| named(gateway, tenant, at, name)) {
         task.turn();
     }
 }
 
 /// Passes on progress of a call that became a task, under its client's token, for as long as the task runs (spec U-12).
-pub(crate) fn reported(tasks: &Tasks, tenant: &TenantId, at: subscriptions::Place, frame: &Frame) {
+pub(crate) fn reported(gateway: &Gateway, tenant: &TenantId, at: subscriptions::Place, frame: &Frame) {
     let token = frame.param("progressToken").and_then(|raw| Id::from_raw(raw).ok()?.as_number());
     let Some(number) = token else { return };
-    let Some(task) = named(tasks, tenant, at, Name::Token(number)) else { return };
+    let Some(task) = named(gateway, tenant, at, Name::Token(number)) else { return };
     let Place::There(there) = &task.place else { return };
     let (Some(reports), false) = (&there.progress, task.is_over()) else { return };
+    let session = there.session.as_ref().and_then(Weak::upgrade);
+    let Some(session) = session.filter(|session| is_seen(gateway, &task, session, frame)) else { return };
     let relayed = reports.relayed.lock().unwrap_or_else(PoisonError::into_inner).relay(frame);
     let message = relayed.and_then(|message| Frame::parse(message, &Budget::UPSTREAM).ok());
-    if let (Some(message), Some(session)) = (message, there.session.as_ref().and_then(Weak::upgrade)) {
+    if let Some(message) = message {
         // The next one makes it stale.
         let params = task::related(message.params().unwrap_or("{}"), &task.id);
         let meta = member(&params, "_meta").map(Cow::Borrowed);
@@ -75,8 +81,8 @@ pub(crate) fn reported(tasks: &Tasks, tenant: &TenantId, at: subscriptions::Plac
 
 /// The task that a conversation with an upstream means. Once the one it was begun in is over, nobody means it: a server
 /// that was started again gives its ids anew, and to others.
-fn named(tasks: &Tasks, tenant: &TenantId, at: subscriptions::Place, name: Name) -> Option<Arc<Task>> {
-    let task = tasks.native(tenant, &Native { at, name })?;
+fn named(gateway: &Gateway, tenant: &TenantId, at: subscriptions::Place, name: Name) -> Option<Arc<Task>> {
+    let task = gateway.router.tasks.native(tenant, &Native { at, name })?;
     let connection = match &task.place {
         Place::There(there) => there.connection.upgrade(),
         Place::Here(hosting) => hosting.awaited(),

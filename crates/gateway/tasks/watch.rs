@@ -4,7 +4,7 @@
 
 use std::{collections::HashSet, sync::Arc, time::Duration};
 
-use admission::{Call, Decision, Sort, Target};
+use admission::Call;
 use bytes::Bytes;
 use futures_util::future::join_all;
 use sha2::{Digest as _, Sha256};
@@ -12,9 +12,9 @@ use tokio::{
     sync::mpsc,
     time::{Instant, sleep_until},
 };
-use wire::{Era, Method, input::member};
+use wire::{Era, input::member};
 
-use super::{Place, Task, remote::Missed, serve::About, written::Look};
+use super::{Place, Task, remote::Missed, serve::About, sight::judged, written::Look};
 use crate::router::{Context, Lane, Router, offer};
 
 /// Tasks that one stream tells of.
@@ -34,15 +34,13 @@ pub(crate) fn watched(router: &Router, call: &Call, context: &Context, ids: &[Bo
     let mut seen = HashSet::new();
     let fresh = ids.iter().filter(|id| seen.insert(&***id));
     let own = fresh.filter_map(|id| router.tasks.find(&call.principal, &context.view.server, id));
-    Watched(own.filter(|task| judged(task, call, context).is_some()).take(MOST).collect())
+    Watched(own.filter(|task| asked(router, task, call, context).is_some()).take(MOST).collect())
 }
 
-/// The question about a task, if its asker may put it now: it is judged as `tasks/get` is.
-fn judged(task: &Task, call: &Call, context: &Context) -> Option<Call> {
+/// The question about a task, if its asker may put it now: a stream goes on for longer than what it began under.
+fn asked(router: &Router, task: &Task, call: &Call, context: &Context) -> Option<Call> {
     let view = context.catalog.view(&context.view.server)?;
-    let tool = view.named(Sort::Tool, &task.thing.exposed).filter(|tool| task.is_of(tool))?;
-    let asked = Call { method: Method::TasksGet, target: Target::Thing(tool), ..call.clone() };
-    matches!(context.snapshot.checks.decide(asked.clone()), Decision::Admitted(_)).then_some(asked)
+    judged(task, call, (&view, &router.snapshot.load().checks))
 }
 
 impl Watched {
@@ -155,7 +153,7 @@ impl Watcher<'_> {
 
     /// How it is now, or what to do when nothing can be said of it.
     async fn look(&mut self) -> Result<Look, Then> {
-        let call = judged(self.task, self.call, self.context).ok_or(Then::Watch)?;
+        let call = asked(self.router, self.task, self.call, self.context).ok_or(Then::Watch)?;
         let source = &self.context.catalog.source(&self.task.thing.upstream).ok_or(Then::Rest)?;
         let id = call.frame.id().ok_or(Then::Rest)?;
         let offer = offer(&call, &self.context.visit, source);

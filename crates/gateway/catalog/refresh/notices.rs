@@ -216,7 +216,7 @@ pub(super) async fn sort(gateway: Arc<Gateway>, inboxes: Inboxes, mut notices: m
                         Method::TaskChanged => tasks::changed,
                         _ => tasks::told,
                     };
-                    tell(&gateway.router.tasks, &tenant, place, &frame);
+                    tell(&gateway, &tenant, place, &frame);
                 }
                 Some(Method::LogMessage | Method::ResourceUpdated) => {
                     let place = Place { seat, declared, upstream: Arc::clone(&spec.id) };
