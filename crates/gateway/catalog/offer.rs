@@ -2,13 +2,14 @@
 
 use std::{collections::HashMap, fmt, ops::Deref, sync::Arc};
 
-use admission::{Checks, Facts, Principal, Sort, Standing, Thing, Trust};
+use admission::{Checks, Facts, Principal, Sort, Standing, Thing};
 use quick_cache::sync::Cache;
 use wire::{Kind, task::Support};
 
 use super::{
+    facts,
     merge::mark,
-    view::{List, View},
+    view::{List, Owner, View},
 };
 
 /// Lists of single askers that a view keeps ready. Those beyond are made again when they are asked for.
@@ -94,7 +95,11 @@ impl View {
     /// A thing of an upstream of which only that is known.
     fn anything(&self, upstream: &str, sort: Sort) -> Thing {
         let name = format!("{upstream}__?");
-        let trust = self.trusts.get(upstream).copied().unwrap_or(Trust::Untrusted);
+        let unknown = Facts::unknown(name.as_str());
+        let facts = match self.owners.get(upstream) {
+            Some(Owner { source, .. }) => facts::configured(&source.config, (sort, "?"), unknown),
+            None => unknown,
+        };
         Thing {
             upstream: upstream.into(),
             sort,
@@ -104,7 +109,7 @@ impl View {
             standing: Standing::Offered,
             mirrors: Arc::default(),
             tasks: Support::Forbidden,
-            facts: Arc::new(Facts { trust, ..Facts::unknown(name.as_str()) }),
+            facts: Arc::new(facts),
         }
     }
 }
