@@ -27,7 +27,7 @@ use bytes::Bytes;
 use time::OffsetDateTime;
 use tokio::sync::watch::Sender as Turns;
 use tokio_util::sync::CancellationToken;
-use upstream::{Connection, Hold, Upstream};
+use upstream::{Connection, Hold, Upstream, Watching};
 use wire::{Era, code, input::said, task::Status};
 
 pub(crate) use awaited::Awaited;
@@ -98,8 +98,8 @@ struct There {
     era: Era,
     /// Who is told of changes.
     session: Option<Weak<Session>>,
-    /// Keeps the seat's process while the task runs.
-    held: Mutex<Option<Hold>>,
+    /// Keeps the seat's process while the task runs, and has a modern server tell of it whose client is told unasked.
+    held: Mutex<Option<(Hold, Option<Watching>)>>,
     /// What its client wants to hear of it while it runs.
     progress: Option<Reports>,
 }

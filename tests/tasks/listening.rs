@@ -180,6 +180,34 @@ fn a_task_of_a_modern_server_is_told_of_whether_that_server_tells_or_not() {
 }
 
 #[test]
+fn a_session_hears_how_its_task_of_a_modern_server_stands() {
+    for reach in REACHES {
+        let daemon = reached(turning(true, "30000"), reach);
+        let (client, other) = (daemon.client(), daemon.client());
+        let (mut stream, strange) = (client.listen(), other.listen());
+        let id = begin(&client, "slow");
+        let journal = daemon.journal("alpha");
+        journal.awaits("subscriptions/listen");
+        journal.open("done");
+        let said = loop {
+            let message = stream.next_message().expect("the stream ended");
+            if message["method"] == "notifications/tasks/status" {
+                break message["params"].clone();
+            }
+        };
+        assert_eq!((&said["taskId"], &said["status"]), (&json!(id), &json!("completed")), "{said}");
+        assert!(
+            said["ttl"].is_u64() && said.get("ttlMs").is_none() && said.get("result").is_none(),
+            "{said}"
+        );
+        assert_eq!(client.result("tasks/result", &about(&id))["content"][0]["text"], "late");
+        other.delete();
+        let heard = strange.all();
+        assert!(heard.iter().all(|message| message["method"] != "notifications/tasks/status"), "{heard:?}");
+    }
+}
+
+#[test]
 fn what_a_legacy_server_says_of_its_task_is_told_of_the_one_that_waits_for_it() {
     let script = core().on(
         "tasks/result",

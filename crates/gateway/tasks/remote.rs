@@ -47,13 +47,15 @@ impl There {
         progress: Option<Reports>,
     ) -> There {
         let progress = progress.filter(|progress| connection.keep_reporting(progress.number));
+        let era = connection.facts().revision.era();
+        let watching = (session.is_some() && era == Era::Modern).then(|| upstream.watch_task(native));
         There {
             native: native.into(),
             upstream: Arc::clone(upstream),
             connection: Arc::downgrade(connection),
-            era: connection.facts().revision.era(),
+            era,
             session: session.map(Arc::downgrade),
-            held: Mutex::new(Some(upstream.hold())),
+            held: Mutex::new(Some((upstream.hold(), watching))),
             progress,
         }
     }

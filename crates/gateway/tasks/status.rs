@@ -13,11 +13,12 @@ use wire::{
 };
 
 use super::{
-    Place, Task,
+    Place, Task, There,
     sight::is_seen,
     table::{Name, Native},
+    written::says_error,
 };
-use crate::{gateway::Gateway, subscriptions};
+use crate::{gateway::Gateway, session::Session, subscriptions};
 
 /// The largest that is passed on, in bytes.
 const LARGEST: usize = 64 * 1024;
@@ -35,12 +36,7 @@ pub(crate) fn told(gateway: &Gateway, tenant: &TenantId, at: subscriptions::Plac
         Place::There(_) | Place::Here(_) | Place::Nowhere => return,
     };
     task.heard(said.status, message, said.interval);
-    // What is too large is not told: a client learns of it when it looks.
-    let session = there.session.as_ref().and_then(Weak::upgrade);
-    let Some(session) = session.filter(|_| frame.bytes().len() <= LARGEST) else { return };
-    if !is_seen(gateway, &task, &session, frame) {
-        return;
-    }
+    let Some(session) = hears(gateway, &task, there, frame) else { return };
     let changes = [
         Change { key: "taskId", value: Some(Cow::Owned(code::quote(&task.id))) },
         Change { key: "ttl", value: Some(Cow::Owned(task.ttl_ms().to_string())) },
@@ -50,13 +46,29 @@ pub(crate) fn told(gateway: &Gateway, tenant: &TenantId, at: subscriptions::Plac
     let _told = session.tell(&Pieces::one(frame.forward(None, &changes)));
 }
 
-/// A modern server says that a task changed. What it says of it is read by those who listen for the task, when they look.
+/// The session that is told what a server says of a task. What is too large is not told: a client learns of it when it looks.
+fn hears(gateway: &Gateway, task: &Task, there: &There, said: &Frame) -> Option<Arc<Session>> {
+    let session = there.session.as_ref().and_then(Weak::upgrade);
+    let session = session.filter(|_| said.bytes().len() <= LARGEST)?;
+    is_seen(gateway, task, &session, said).then_some(session)
+}
+
+/// A modern server says that a task changed. What it says of it is read by those who listen for the task, when they look. A
+/// session of 2025-11-25 hears the status, as from a server of its own revision.
 pub(crate) fn changed(gateway: &Gateway, tenant: &TenantId, at: subscriptions::Place, frame: &Frame) {
     let said = frame.params().and_then(|params| task::Task::read(params, Era::Modern));
-    let name = said.map(|said| Name::Id(said.id.as_ref().into()));
-    if let Some(task) = name.and_then(|name| named(gateway, tenant, at, name)) {
-        task.turn();
-    }
+    let name = said.as_ref().map(|said| Name::Id(said.id.as_ref().into()));
+    let Some(task) = name.and_then(|name| named(gateway, tenant, at, name)) else { return };
+    task.turn();
+    let Place::There(there) = &task.place else { return };
+    let session = hears(gateway, &task, there, frame).filter(|_| task.ending().is_none());
+    let (Some(session), Some(said)) = (session, said) else { return };
+    let failed = member(said.object, "result").is_some_and(|result| says_error(result.as_bytes()));
+    // spec U-36
+    let status = if failed { Status::Failed } else { said.status };
+    let params = said.written(Era::Modern, Era::Legacy, &task.ours(status));
+    let told = format!(r#"{{"jsonrpc":"2.0","method":"notifications/tasks/status","params":{params}}}"#);
+    let _told = session.tell(&Pieces::one(told.into()));
 }
 
 /// Passes on progress of a call that became a task, under its client's token, for as long as the task runs (spec U-12).
