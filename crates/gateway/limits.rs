@@ -126,7 +126,7 @@ impl Limits {
             }
         }
         if let Some((rules, kept)) = self.of(rules, &call.principal.tenant) {
-            let mut taken = Vec::new();
+            let mut taken = Vec::with_capacity(rules.rules.len());
             let now = self.clock.now();
             let mut principal = None;
             let mut shown = None;

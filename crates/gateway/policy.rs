@@ -100,9 +100,12 @@ fn globs(patterns: Option<&[Pattern]>) -> Option<Vec<Glob>> {
 }
 
 fn each(patterns: &[Pattern]) -> Vec<Glob> {
-    let glob =
-        |pattern: &Pattern| Glob { text: pattern.text.as_str().into(), regex: pattern.expression().clone() };
     patterns.iter().map(glob).collect()
+}
+
+/// A glob that was read.
+pub(crate) fn glob(pattern: &Pattern) -> Glob {
+    Glob::new(&pattern.text, pattern.expression().clone())
 }
 
 /// Globs over the URIs of resources, as those are judged. One that matches nothing was told of when it was checked.

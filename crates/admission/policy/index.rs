@@ -84,7 +84,7 @@ impl Names {
                 match glob.literal() {
                     Some(name) => names.exact.entry(name.into()).or_default().push(position),
                     None => {
-                        patterns.push(glob.regex.as_str());
+                        patterns.push(glob.expression());
                         names.owners.push(position);
                     }
                 }

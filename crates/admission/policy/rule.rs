@@ -36,16 +36,52 @@ impl Effect {
 /// A text with `*` and `?`, compiled; it matches whole texts.
 #[derive(Clone, Debug)]
 pub struct Glob {
-    /// As written.
-    pub text: Box<str>,
-    /// Anchored at both ends.
-    pub regex: Regex,
+    text: Box<str>,
+    regex: Regex,
+    shape: Shape,
+}
+
+/// Most globs are a whole text, or the beginning of one, and need no automaton.
+#[derive(Clone, Copy, Debug)]
+enum Shape {
+    Any,
+    Whole,
+    /// It begins with so many bytes of the text.
+    Beginning(usize),
+    Other,
 }
 
 impl Glob {
+    /// As it is written, and what it is compiled to, anchored at both ends.
+    pub fn new(text: &str, regex: Regex) -> Glob {
+        let is_plain = |part: &str| !part.contains(['*', '?']);
+        let shape = match text.strip_suffix('*') {
+            Some("") => Shape::Any,
+            Some(beginning) if is_plain(beginning) => Shape::Beginning(beginning.len()),
+            None if is_plain(text) => Shape::Whole,
+            Some(_) | None => Shape::Other,
+        };
+        Glob { text: text.into(), regex, shape }
+    }
+
+    /// Whether it matches.
+    pub fn matches(&self, text: &str) -> bool {
+        match self.shape {
+            Shape::Any => true,
+            Shape::Whole => *self.text == *text,
+            Shape::Beginning(length) => self.text.get(..length).is_some_and(|start| text.starts_with(start)),
+            Shape::Other => self.regex.is_match(text),
+        }
+    }
+
+    /// The expression it is compiled to.
+    pub(super) fn expression(&self) -> &str {
+        self.regex.as_str()
+    }
+
     /// The text, when it stands for nothing but itself.
     pub(super) fn literal(&self) -> Option<&str> {
-        (!self.text.contains(['*', '?'])).then_some(&self.text)
+        matches!(self.shape, Shape::Whole).then_some(&self.text)
     }
 }
 
@@ -263,7 +299,7 @@ impl What {
 
     fn covers(&self, subject: Subject<'_>) -> bool {
         let named = |globs: &Option<Vec<Glob>>, name: &str| {
-            globs.as_ref().is_some_and(|globs| globs.iter().any(|glob| glob.regex.is_match(name)))
+            globs.as_ref().is_some_and(|globs| globs.iter().any(|glob| glob.matches(name)))
         };
         self.is_everything()
             || match subject {
@@ -305,5 +341,5 @@ impl Who {
 
 /// Whether one of the globs matches; without globs everything does.
 fn any(globs: Option<&[Glob]>, text: &str) -> bool {
-    globs.is_none_or(|globs| globs.iter().any(|glob| glob.regex.is_match(text)))
+    globs.is_none_or(|globs| globs.iter().any(|glob| glob.matches(text)))
 }

@@ -11,11 +11,13 @@ use crate::{Checks, Claims, Decision, Standing};
 mod properties;
 
 fn glob(text: &str) -> Glob {
-    let regex: String = text
-        .chars()
-        .map(|c| if c == '*' { ".*".to_owned() } else { regex::escape(&c.to_string()) })
-        .collect();
-    Glob { text: text.into(), regex: regex::Regex::new(&format!(r"\A(?s:{regex})\z")).unwrap() }
+    let part = |letter: char| match letter {
+        '*' => ".*".to_owned(),
+        '?' => ".".to_owned(),
+        other => regex::escape(&other.to_string()),
+    };
+    let regex: String = text.chars().map(part).collect();
+    Glob::new(text, regex::Regex::new(&format!(r"\A(?s:{regex})\z")).unwrap())
 }
 
 fn globs(texts: &[&str]) -> Option<Vec<Glob>> {
@@ -331,5 +333,21 @@ fn servers_ask_whom_the_rules_let_them_ask() {
         (r#"{"level":2}"#, false, AskKind::Roots, "deny claimed"),
     ] {
         assert_eq!(asked(claims, tainted, kind), expected, "{claims} {tainted} {kind:?}");
+    }
+}
+
+#[test]
+fn a_glob_matches_whole_texts_whatever_shape_it_has() {
+    for (text, fits, differs) in [
+        ("*", &["", "a", "a\nb"][..], &[][..]),
+        ("files__*", &["files__", "files__read", "files__\n"], &["files_", "xfiles__read", ""]),
+        ("files__read", &["files__read"], &["files__read2", "files__rea", ""]),
+        ("*__read", &["a__read", "__read"], &["a__reads"]),
+        ("f?le*", &["file", "fülen"], &["fle", "fiile"]),
+        ("a**", &["a", "ab"], &["b"]),
+    ] {
+        let glob = glob(text);
+        assert!(fits.iter().all(|one| glob.matches(one)), "{text}");
+        assert!(!differs.iter().any(|one| glob.matches(one)), "{text}");
     }
 }

@@ -293,5 +293,5 @@ fn few_of_many_rules_are_looked_at() {
 
 fn compiled(glob: &str) -> Glob {
     let regex = regex::escape(glob).replace(r"\*", ".*");
-    Glob { text: glob.into(), regex: regex::Regex::new(&format!(r"\A(?s:{regex})\z")).unwrap() }
+    Glob::new(glob, regex::Regex::new(&format!(r"\A(?s:{regex})\z")).unwrap())
 }

@@ -6,8 +6,8 @@ use std::{
     time::Duration,
 };
 
-use admission::{Call, Sort, Target, TenantId};
-use config::{Config, Counted, LimitRule, Pattern, Per, TenantLimits};
+use admission::{Call, Glob, Sort, Target, TenantId};
+use config::{Config, Counted, LimitRule, Per, TenantLimits};
 use wire::{Method, Plan};
 
 use super::{
@@ -15,6 +15,7 @@ use super::{
     meter::{Kept, Subjects},
     runaway::Watch,
 };
+use crate::policy;
 
 /// Calls of a principal that may run at a time, unless a rule says otherwise.
 const RUNNING_PER_PRINCIPAL: u32 = 256;
@@ -46,7 +47,7 @@ pub(super) struct Rule {
     pub(super) per: Per,
     what: What,
     upstream: Option<Arc<str>>,
-    tool: Option<Names>,
+    tool: Option<Glob>,
     server: Option<Arc<str>>,
     pub(super) rate: Option<Quota>,
     pub(super) concurrent: Option<u32>,
@@ -64,35 +65,6 @@ enum What {
     These(Counted),
     /// Whatever runs at an upstream.
     Running,
-}
-
-/// Names of tools. Most globs are a whole name or the beginning of one, and need no automaton.
-#[derive(Debug)]
-enum Names {
-    One(Box<str>),
-    From(Box<str>),
-    Like(Pattern),
-}
-
-impl Names {
-    fn of(pattern: &Pattern) -> Names {
-        let text = pattern.text.as_str();
-        match text.find(['*', '?']) {
-            None => Names::One(text.into()),
-            Some(at) if at + 1 == text.len() && text.ends_with('*') => {
-                Names::From(text.trim_end_matches('*').into())
-            }
-            Some(_) => Names::Like(pattern.clone()),
-        }
-    }
-
-    fn have(&self, name: &str) -> bool {
-        match self {
-            Names::One(one) => **one == *name,
-            Names::From(start) => name.starts_with(&**start),
-            Names::Like(pattern) => pattern.matches(name),
-        }
-    }
 }
 
 impl Rules {
@@ -167,7 +139,7 @@ impl Rule {
             per: rule.per,
             what: What::These(rule.method),
             upstream: rule.upstream.clone(),
-            tool: rule.tool.as_ref().map(Names::of),
+            tool: rule.tool.as_ref().map(policy::glob),
             server: rule.server.clone(),
             rate: rule.rate.map(Quota::new),
             concurrent: rule.concurrent,
@@ -223,7 +195,7 @@ impl Rule {
     fn selects(&self, target: &Target) -> bool {
         match target {
             Target::Thing(thing) => {
-                let named = |names: &Names| thing.sort == Sort::Tool && names.have(&thing.exposed);
+                let named = |glob: &Glob| thing.sort == Sort::Tool && glob.matches(&thing.exposed);
                 self.upstream.as_ref().is_none_or(|upstream| *upstream == thing.upstream)
                     && self.tool.as_ref().is_none_or(named)
             }
