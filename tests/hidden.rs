@@ -1,4 +1,4 @@
-//! What rules hide from somebody is in nothing that they are told, and from the moment on at which the rules are in force
+//! What rules hide from somebody is in nothing that they are told, from the moment on at which the rules are in force
 //! (spec T-04): not in what a server says of itself, not among what is missing, not in what goes on for long.
 
 use serde_json::{Value, json};
