@@ -33,6 +33,7 @@ mod upstreams;
 
 mod hostile_upstreams;
 
+mod canary;
 mod hidden;
 mod policy;
 mod reload;

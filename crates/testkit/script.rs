@@ -218,6 +218,11 @@ impl Step {
         Step(json!({ "stderr": lines }))
     }
 
+    /// Writes a line to the standard error.
+    pub fn complains(line: &str) -> Step {
+        Step(json!({ "complains": line }))
+    }
+
     /// Does the one before the test opens this gate, and the other from then on.
     pub fn when(gate: &str, before: &[Step], then: &[Step]) -> Step {
         Step(json!({ "when": { "gate": gate, "before": values(before), "then": values(then) } }))

@@ -42,6 +42,8 @@ struct Entry {
 #[derive(Clone, Debug)]
 enum Launch {
     Script(Script),
+    /// The script runs already and has a URL, whatever the others do.
+    Served(Script),
     /// The script runs as the child of a shell.
     Wrapped(Script),
     /// Whatever the YAML says.
@@ -76,6 +78,11 @@ impl Setup {
         self.entry(id, Launch::Script(script), yaml)
     }
 
+    /// One more upstream with further keys, that runs already and has a URL.
+    pub fn served(self, id: &str, script: Script, yaml: &str) -> Setup {
+        self.entry(id, Launch::Served(script), yaml)
+    }
+
     /// One more upstream, whose server is the child of a shell, as with `npx`.
     pub fn wrapped(self, id: &str, script: Script) -> Setup {
         self.entry(id, Launch::Wrapped(script), "")
@@ -97,9 +104,14 @@ impl Setup {
         self
     }
 
+    /// The name of its tenant.
+    pub fn named(self, name: &str) -> Setup {
+        Setup { name: Some(name.to_owned()), ..self }
+    }
+
     /// A further tenant: its name, its servers, whose ids no other tenant uses, and the lines of its file.
-    pub fn beside(mut self, name: &str, other: Setup) -> Setup {
-        self.others.push(Setup { name: Some(name.to_owned()), ..other });
+    pub fn beside(mut self, other: Setup) -> Setup {
+        self.others.push(other);
         self
     }
 
@@ -142,7 +154,8 @@ impl Setup {
         let mut tenant = format!("tenant: {name}\nupstreams:\n");
         for Entry { id, launch, yaml } in &self.upstreams {
             tenant += &format!("  {id}:\n");
-            if let (Launch::Script(script), Reach::Http) = (launch, self.reach) {
+            if let (Launch::Script(script), Reach::Http) | (Launch::Served(script), _) = (launch, self.reach)
+            {
                 let home = folder.script(id);
                 let (server, url) = Served::start(python(), &script.install(id, &home), &home);
                 folder.servers.push(server);
@@ -154,7 +167,9 @@ impl Setup {
                         let line = format!("{} {}; exit $$?", python(), args.join(" "));
                         ("sh", serde_json::json!(["-c", line]))
                     }
-                    Launch::Script(_) | Launch::Written => (python(), serde_json::json!(args)),
+                    Launch::Script(_) | Launch::Served(_) | Launch::Written => {
+                        (python(), serde_json::json!(args))
+                    }
                 };
                 tenant += &format!("    command: {command}\n    args: {args}\n");
             }

@@ -127,6 +127,9 @@ def play(steps, message=None):
         elif what == "stderr":
             sys.stderr.write("".join("noise %d on the error stream\n" % n for n in range(value)))
             sys.stderr.flush()
+        elif what == "complains":
+            sys.stderr.write(value + "\n")
+            sys.stderr.flush()
         elif what == "noise":
             write(b"".join(b"noise %d, no JSON at all\n" % n for n in range(value)))
         elif what == "list":

@@ -132,7 +132,7 @@ enum Row {
     Nothing,
 }
 
-/// INVARIANT: without a wildcard, so that a new method does not compile before somebody has said how it speaks of things.
+/// INVARIANT: without a wildcard, so that a new method does not compile before somebody has said how it names things.
 fn row(method: Method) -> Row {
     match method {
         Method::ToolsList => Row::Lists(Kind::Tools),
@@ -241,14 +241,14 @@ fn daemon() -> Daemon {
     let one = server(&words).tool("later").tool("inside").on_call("later", &waits).on_call("inside", &waits);
     let filter = "tools: { exclude: [filtered] }\nprompts: { exclude: [filtered] }\nresources: { exclude: [\"mem://filtered*\"] }";
     let keys = "identity: { keys: true }\nrunaway: off\n";
-    let other = Setup::one("beta", server(&["open"])).tenant(keys);
+    let other = Setup::one("beta", server(&["open"])).named("other").tenant(keys);
     let setup = Setup::new()
         .upstream_with("alpha", one, filter)
         .upstream("gone", server(&["absent"]))
         .tenant(keys)
         .tenant("policies: [policies/acme.yaml]")
         .file("policies/acme.yaml", &rules())
-        .beside("other", other);
+        .beside(other);
     let daemon = settled(&setup, &["alpha", "beta", "gone"]);
     daemon.journal("gone").open("dead");
     daemon.journal("gone").cue("die");
