@@ -2,13 +2,16 @@
 //! only if no call of it is refused for who asks, and what is hidden is told as what is missing, byte for byte apart from
 //! the name (spec T-04). What is hidden never reaches a server.
 
+mod stand;
+
 use std::collections::HashSet;
 
 use serde_json::{Value, json};
-use testkit::{Answer, Asker, Daemon, Script, Setup, Step, until};
+use testkit::{Answer, Asker, Daemon};
 use wire::{Era, Kind, Method};
 
-use crate::{settled, token};
+use self::stand::{able, daemon, exposed, params, tasks};
+use crate::token;
 
 /// What there is to decide about a thing. Its word is a part of the thing's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -171,106 +174,6 @@ fn row(method: Method) -> Row {
     }
 }
 
-// ---------------------------------------------------------------- what is asked for
-
-fn exposed(kind: Kind, upstream: &str, word: &str) -> String {
-    match kind {
-        Kind::Tools | Kind::Prompts => format!("{upstream}__{word}"),
-        Kind::Resources => format!("{upstream}+mem://{word}"),
-        Kind::Templates => format!("{upstream}+mem://{word}/{{id}}"),
-    }
-}
-
-/// Params of a method that speak of a thing of this name.
-fn params(row: Row, kind: Kind, name: &str, marker: &str) -> Value {
-    let mut params = match (row, kind) {
-        (Row::Refers(_), Kind::Prompts) => json!({ "ref": { "type": "ref/prompt", "name": name } }),
-        (Row::Refers(_), _) => json!({ "ref": { "type": "ref/resource", "uri": name } }),
-        (Row::Listens, _) => json!({ "notifications": { "resourceSubscriptions": [name] } }),
-        (Row::Task, _) => json!({ "taskId": name, "inputResponses": {} }),
-        (_, Kind::Tools | Kind::Prompts) => json!({ "name": name, "arguments": { "n": "bad" } }),
-        (_, Kind::Resources | Kind::Templates) => json!({ "uri": name }),
-    };
-    if let Row::Refers(_) = row {
-        params["argument"] = json!({ "name": "id", "value": "" });
-    }
-    params["_meta"] = json!({ "com.example/cell": marker });
-    params
-}
-
-fn server(words: &[&str]) -> Script {
-    let capabilities = r#"{"tools":{},"prompts":{},"completions":{},"resources":{"subscribe":true},"tasks":{"cancel":{},"requests":{"tools":{"call":{}}}}}"#;
-    let script = Script::new()
-        .capabilities(capabilities)
-        .on("resources/subscribe", &[Step::result("{}")])
-        .on("resources/unsubscribe", &[Step::result("{}")])
-        .at_start(&[Step::when("dead", &[], &[Step::exit(1)])])
-        .on_cue("die", &[Step::exit(1)]);
-    words.iter().fold(script, |script, word| {
-        let (one, below) = (format!("mem://{word}"), format!("mem://{word}/{{id}}"));
-        script.tool(word).prompt(word).resource(&one).template(&below)
-    })
-}
-
-fn rules() -> String {
-    let about = |word: &str| {
-        format!(
-            r#"tools: ["*__{word}"], prompts: ["*__{word}"], resources: ["mem://{word}", "mem://{word}/*"]"#
-        )
-    };
-    let mut rules = String::from("default: deny\nrules:\n");
-    for word in ["open", "later", "picky", "shadowed", "filtered", "absent"] {
-        rules += &format!("  - {{ name: {word}, {}, effect: allow }}\n", about(word));
-    }
-    let private = about("private");
-    rules +=
-        &format!("  - {{ name: group, {private}, principals: {{ groups: [insiders] }}, effect: allow }}\n");
-    rules += &format!("  - {{ name: scope, {private}, principals: {{ scopes: [deep] }}, effect: allow }}\n");
-    rules +=
-        "  - { name: inside, tools: [alpha__inside], principals: { groups: [insiders] }, effect: allow }\n";
-    rules += &format!("  - {{ name: held, {}, effect: approve }}\n", about("held"));
-    rules += &format!("  - {{ name: tried, {}, effect: deny, mode: shadow }}\n", about("shadowed"));
-    rules
-        + r#"  - { name: arguments, tools: ["*__picky"], prompts: ["*__picky"], when: 'args.n == "bad"', effect: deny }"#
-}
-
-/// Two tenants; what matters is in the first.
-fn daemon() -> Daemon {
-    let words = ["open", "private", "picky", "held", "shadowed", "unruled", "filtered"];
-    let waits = [Step::gate("never")];
-    let one = server(&words).tool("later").tool("inside").on_call("later", &waits).on_call("inside", &waits);
-    let filter = "tools: { exclude: [filtered] }\nprompts: { exclude: [filtered] }\nresources: { exclude: [\"mem://filtered*\"] }";
-    let keys = "identity: { keys: true }\nrunaway: off\n";
-    let other = Setup::one("beta", server(&["open"])).named("other").tenant(keys);
-    let setup = Setup::new()
-        .upstream_with("alpha", one, filter)
-        .upstream("gone", server(&["absent"]))
-        .tenant(keys)
-        .tenant("policies: [policies/acme.yaml]")
-        .file("policies/acme.yaml", &rules())
-        .beside(other);
-    let daemon = settled(&setup, &["alpha", "beta", "gone"]);
-    daemon.journal("gone").open("dead");
-    daemon.journal("gone").cue("die");
-    until("a server to be gone", || (daemon.state_of("gone")["state"] == "down").then_some(()));
-    daemon
-}
-
-/// Tasks of somebody who may see all: of a tool that all see, and of one that few do.
-fn tasks(daemon: &Daemon) -> Vec<String> {
-    let key = daemon.api_key("acme", "tess", &["insiders"]);
-    let tess = Asker::new(daemon, "/t/acme/mcp", &key, Era::Modern, able());
-    let begin = |tool: &str| {
-        let made = tess.result("tools/call", &json!({ "name": tool, "arguments": {} }));
-        made["taskId"].as_str().unwrap().to_owned()
-    };
-    ["alpha__later", "alpha__inside"].map(begin).to_vec()
-}
-
-fn able() -> Value {
-    json!({ "extensions": { "io.modelcontextprotocol/tasks": {} } })
-}
-
 // ---------------------------------------------------------------- one identity, in one era
 
 struct Run<'a> {
@@ -308,21 +211,29 @@ impl Run<'_> {
             Row::Task => return self.task_of_another(method, tasks),
             Row::Lists(_) | Row::Nothing => return,
         };
+        if row == Row::Names(Kind::Resources) {
+            // What lies below a template is in no list, and has an owner all the same.
+            for decision in Decision::ALL {
+                self.cells += 1;
+                self.ask(method, Kind::Resources, (decision, "/7"));
+            }
+        }
         for kind in kinds {
             for decision in Decision::ALL {
                 self.cells += 1;
                 match row {
                     Row::Listens => self.listen(decision),
-                    _ => self.ask(method, *kind, decision),
+                    _ => self.ask(method, *kind, (decision, "")),
                 }
             }
         }
     }
 
-    fn ask(&mut self, method: Method, kind: Kind, decision: Decision) {
+    fn ask(&mut self, method: Method, kind: Kind, (decision, below): (Decision, &str)) {
         let row = row(method);
-        let marker = format!("cell-{:?}-{}-{kind:?}-{}.", self.identity, method.name(), decision.word());
-        let name = exposed(kind, decision.upstream(), decision.word());
+        let word = format!("{}{below}", decision.word());
+        let marker = format!("cell-{:?}-{}-{kind:?}-{word}.", self.identity, method.name());
+        let name = exposed(kind, decision.upstream(), &word);
         // Of its server, and of a server that nobody has.
         let missing = ["alpha", "zeta"].map(|upstream| exposed(kind, upstream, "nothing"));
         let told = |name: &str| self.asker.told(method.name(), &params(row, kind, name, &marker), &[name]);
@@ -330,7 +241,7 @@ impl Run<'_> {
         let [beside, beyond] = missing.each_ref().map(|name| told(name));
         let (is_hidden, sees) = (answer == beside, self.identity.sees(decision));
         let is_listed = self.shown.contains(&name);
-        let lists = sees && decision != Decision::Absent;
+        let lists = sees && decision != Decision::Absent && below.is_empty();
         let reason = reason(&answer);
         let faults = [
             (beside != beyond).then(|| format!("two that are missing differ: {beside:?} {beyond:?}")),
@@ -414,8 +325,8 @@ fn fits(method: Method, decision: Decision, reason: &str) -> bool {
     }
 }
 
-fn play(client: Era) {
-    let daemon = daemon();
+fn play(client: Era, server: Era) {
+    let daemon = daemon(server);
     let tasks = tasks(&daemon);
     let revision = match client {
         Era::Legacy => wire::Revision::LATEST_LEGACY,
@@ -436,11 +347,21 @@ fn play(client: Era) {
 }
 
 #[test]
-fn lists_and_calls_agree_in_sessions() {
-    play(Era::Legacy);
+fn lists_and_calls_agree_in_sessions_with_legacy_servers() {
+    play(Era::Legacy, Era::Legacy);
 }
 
 #[test]
-fn lists_and_calls_agree_without_sessions() {
-    play(Era::Modern);
+fn lists_and_calls_agree_in_sessions_with_modern_servers() {
+    play(Era::Legacy, Era::Modern);
+}
+
+#[test]
+fn lists_and_calls_agree_without_sessions_with_legacy_servers() {
+    play(Era::Modern, Era::Legacy);
+}
+
+#[test]
+fn lists_and_calls_agree_without_sessions_with_modern_servers() {
+    play(Era::Modern, Era::Modern);
 }

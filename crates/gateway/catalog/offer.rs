@@ -68,7 +68,7 @@ impl View {
     }
 
     /// What the upstreams say of themselves that this asker may know of.
-    pub(crate) fn instructions(&self, checks: &Checks, asker: &Principal) -> Option<String> {
+    pub(crate) fn instructions(&self, checks: &Checks, asker: &Arc<Principal>) -> Option<String> {
         let parts = self.instructions.iter().filter(|(id, _)| self.is_known(id, checks, asker));
         let parts: Vec<&str> = parts.map(|(_, part)| part.as_str()).collect();
         (!parts.is_empty()).then(|| parts.join("\n\n"))
@@ -76,10 +76,14 @@ impl View {
 
     /// Whether an asker may know of an upstream: of something that it has, or, where nothing is known of it, of a thing that
     /// rules know by no more than whose it is.
-    pub(crate) fn is_known(&self, upstream: &str, checks: &Checks, asker: &Principal) -> bool {
+    pub(crate) fn is_known(&self, upstream: &str, checks: &Checks, asker: &Arc<Principal>) -> bool {
         let policy = &checks.policy;
         if !policy.shapes_lists(&asker.tenant) {
             return true;
+        }
+        // Lists of single askers are kept ready. Those of a server that is missing have nothing of it.
+        if Kind::ALL.into_iter().any(|kind| self.list(kind).has(upstream)) {
+            return Kind::ALL.into_iter().any(|kind| self.offer(kind, checks, asker).has(upstream));
         }
         let tables = [&self.tools, &self.prompts, &self.resources];
         let its = tables.into_iter().flat_map(HashMap::values).filter(|thing| *thing.upstream == *upstream);

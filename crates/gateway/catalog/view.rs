@@ -180,6 +180,11 @@ impl List {
         List::new(self.kind, shown, mark)
     }
 
+    /// Whether something of this upstream is in it.
+    pub(super) fn has(&self, upstream: &str) -> bool {
+        self.entries.iter().any(|entry| *entry.thing.upstream == *upstream)
+    }
+
     /// Whether its pages name no upstream that is missing.
     pub(crate) fn is_complete(&self) -> bool {
         self.mark.is_empty()
