@@ -125,6 +125,26 @@ fn rules_are_tried_without_a_gateway() {
 }
 
 #[test]
+fn scopes_that_a_tool_asks_for_are_tried_too() {
+    let rules = "default: allow
+rules: [{ name: none, tools: [alpha__none], effect: deny }]
+tests:
+  - { call: alpha__act, expect: deny }
+  - { call: alpha__act, principal: { scopes: [act] }, expect: allow }
+";
+    let setup = Setup::new()
+        .upstream_with("alpha", Script::tools(&["act"]), "tool_scopes: { act: [act] }")
+        .tenant("identity: { keys: true }")
+        .tenant("policies: [policies/acme.yaml]")
+        .file("policies/acme.yaml", rules);
+    let folder = setup.write((0, 0));
+    let tests = policy(&folder, &["test"]);
+    assert_eq!(stdout(&tests), "ok: 2 tests\n", "{}", String::from_utf8_lossy(&tests.stderr));
+    let told = policy(&folder, &["explain", "--tool", "alpha__act"]);
+    assert!(stdout(&told).starts_with("deny by `scopes`"), "{}", stdout(&told));
+}
+
+#[test]
 fn a_test_that_fails_says_where_and_by_which_rule() {
     let rules = RULES.replace(
         "call: alpha__act, args: { n: 11 }, expect: deny",

@@ -71,8 +71,11 @@ impl Authn {
         {
             return Ok(Authn::anonymous(TenantId::new(Arc::clone(&only.name))));
         }
-        let identity =
-            Box::new(compile::identity(config, known, &before.map(Authn::key_sets).unwrap_or_default())?);
+        let before = match before.map(|before| &before.0) {
+            Some(Mode::Identified { identity, .. }) => Some(&**identity),
+            Some(Mode::Anonymous { .. }) | None => None,
+        };
+        let identity = Box::new(compile::identity(config, known, before)?);
         let asks = identity.asks();
         Ok(Authn(Mode::Identified { identity, signposts: Signposts::new(config), asks }))
     }
@@ -150,8 +153,8 @@ impl Authn {
         }
     }
 
-    /// The `WWW-Authenticate` value for a principal whose token lacks some of the scopes that a call needs: the fewest that
-    /// hold all of them (spec ). None where no scope is lacking, or no token would carry more.
+    /// The `WWW-Authenticate` value for a principal whose token lacks some of the scopes that an endpoint or a call needs: the
+    /// fewest that hold all of them and what its issuer's tokens must carry anyway (spec ).
     pub(crate) fn step_up(
         &self,
         endpoint: &Endpoint,
@@ -159,10 +162,10 @@ impl Authn {
         needed: &[Box<str>],
     ) -> Option<String> {
         match &self.0 {
-            Mode::Identified { identity, signposts, .. } if !needed.is_empty() => {
+            Mode::Identified { identity, signposts, .. } => {
                 Some(signposts.step_up(endpoint, &identity.fewest(principal, needed)))
             }
-            Mode::Anonymous { .. } | Mode::Identified { .. } => None,
+            Mode::Anonymous { .. } => None,
         }
     }
 

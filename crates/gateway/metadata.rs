@@ -24,7 +24,8 @@ pub(crate) struct Addresses {
 #[derive(Debug)]
 struct Signpost {
     issuers: Vec<Arc<str>>,
-    /// Base scopes only: what a tool needs is not told to strangers (product section 5).
+    /// Base scopes only, and of several issuers those that all of them have: what a tool needs is not told to strangers
+    /// (product section 5).
     scopes: Vec<String>,
 }
 
@@ -205,8 +206,10 @@ pub(crate) fn is_asked_for(scope: &str) -> bool {
 fn signpost<'a>(issuers: impl IntoIterator<Item = &'a Issuer, IntoIter: Clone>) -> Signpost {
     let issuers = issuers.into_iter();
     let mut scopes: Vec<String> = Vec::new();
+    // Who asks one issuer for what only another has gets nothing.
+    let common = |scope: &String| issuers.clone().all(|issuer| issuer.scopes.contains(scope));
     for scope in issuers.clone().flat_map(|issuer| &issuer.scopes) {
-        if is_asked_for(scope) && !scopes.contains(scope) {
+        if is_asked_for(scope) && common(scope) && !scopes.contains(scope) {
             scopes.push(scope.clone());
         }
     }

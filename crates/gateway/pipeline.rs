@@ -97,11 +97,10 @@ impl Entered {
             id: self.frame.id().cloned(),
             client: Client { revision: self.visit.revision(), statuses: self.catalog.terms().error_status },
             challenge: match &error {
-                Error::Denied(refused) => self.snapshot.authn.step_up(
-                    &self.head.endpoint,
-                    &self.principal,
-                    &refused.denial.refusal.lacks,
-                ),
+                Error::Denied(refused) if !refused.denial.refusal.lacks.is_empty() => {
+                    let needed = &refused.denial.refusal.lacks;
+                    self.snapshot.authn.step_up(&self.head.endpoint, &self.principal, needed)
+                }
                 _ => None,
             },
             ..Failure::from(error)
@@ -425,9 +424,8 @@ impl Gateway {
                     None => session.listen()?,
                 };
                 if let Some(view) = catalog.view(server) {
-                    session.announce(|kind| {
-                        view.offer(kind, &place.snapshot.checks, &session.principal).version
-                    });
+                    let speaker = session.speaker();
+                    session.announce(|kind| view.offer(kind, &place.snapshot.checks, &speaker).version);
                 }
                 let current = Arc::clone(&self.snapshot);
                 let listening = Listening::new(Source::Session(reader), current, head.clone());
@@ -457,7 +455,12 @@ fn check_mirrors(entered: &Entered, call: &Call) -> Result<(), EraError> {
 /// Who asks; a stranger is told what to show.
 async fn identify(snapshot: &Snapshot, head: &Head) -> Result<Arc<Principal>, Failure> {
     snapshot.authn.identify_fresh(head).await.map_err(|error| {
-        let challenge = snapshot.authn.challenge(&head.endpoint, &error);
+        // Whose token it is says which scopes it should have.
+        let holder = matches!(error, AuthnError::Scope).then(|| snapshot.authn.holder(head)).flatten();
+        let challenge = match holder {
+            Some(holder) => snapshot.authn.step_up(&head.endpoint, &holder, &[]),
+            None => snapshot.authn.challenge(&head.endpoint, &error),
+        };
         Failure { challenge, ..Failure::from(Error::from(error)) }
     })
 }

@@ -23,6 +23,7 @@ use std::{
 };
 
 use admission::Principal;
+use arc_swap::ArcSwap;
 use tokio::sync::{Notify, oneshot};
 use tokio_util::sync::CancellationToken;
 use wire::{Capability, Id, Kind, Method, Pieces, Revision, code};
@@ -48,6 +49,8 @@ pub(crate) struct Session {
     pub(crate) name: Arc<str>,
     /// Whose conversation it is.
     pub(crate) principal: Arc<Principal>,
+    /// The same, with what the credential carries that was shown last.
+    speaker: ArcSwap<Principal>,
     /// The virtual server it was opened at.
     pub(crate) server: Arc<str>,
     /// The negotiated revision.
@@ -103,6 +106,7 @@ impl Session {
         Session {
             name: registry::name(&id).into(),
             id,
+            speaker: ArcSwap::new(Arc::clone(&principal)),
             principal,
             server,
             revision,
@@ -120,6 +124,20 @@ impl Session {
             store,
             place: Mutex::default(),
             ended: CancellationToken::new(),
+        }
+    }
+
+    /// Its owner, with what the credential carries that was shown last: each token's own groups and scopes count, also for
+    /// what is told unasked.
+    pub(crate) fn speaker(&self) -> Arc<Principal> {
+        self.speaker.load_full()
+    }
+
+    /// Its owner has shown this.
+    fn spoken_by(&self, asker: &Arc<Principal>) {
+        // An anonymous asker is nobody beside the session; a token that was seen before is the same principal.
+        if !asker.issuer.is_empty() && !Arc::ptr_eq(&self.speaker.load(), asker) {
+            self.speaker.store(Arc::clone(asker));
         }
     }
 

@@ -21,7 +21,7 @@ pub struct Identity {
 pub const LOCAL_ISSUER: &str = "portcullis";
 
 /// One issuer of tokens.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Issuer {
     /// The `iss` of its tokens, compared as it stands; never [`LOCAL_ISSUER`].
     pub issuer: Arc<str>,

@@ -9,7 +9,6 @@ use upstream::egress::{self, Client, Destination};
 use url::Url;
 
 use super::{
-    Watched,
     identity::{Accepts, Identity, VERIFIED},
     introspection::{self, Introspection},
     issuer::{Hierarchy, Issuer, Issuers, Proof, Realm},
@@ -55,11 +54,11 @@ pub enum IdentityError {
 pub(super) fn identity(
     config: &Config,
     known: &Arc<Known>,
-    before: &[Watched],
+    before: Option<&Identity>,
 ) -> Result<Identity, IdentityError> {
     let mut accepts = HashMap::new();
     let mut making =
-        Making { client: None, keys: before.iter().map(|Watched(keys)| Arc::clone(keys)).collect() };
+        Making { client: None, keys: before.map(Identity::key_sets).unwrap_or_default(), before };
     let mut issuers = Issuers::default();
     let mut add = |wanted: &config::Issuer, realm: Realm| {
         let issuer = making.issuer(wanted, realm)?;
@@ -86,29 +85,27 @@ pub(super) fn identity(
         // Nobody else is called so, as was looked at.
         let _ = issuers.add(Issuer::ourselves());
     }
-    Ok(Identity {
-        accepts,
-        issuers,
-        addresses: Addresses::new(config),
-        known: Arc::clone(known),
-        verified: Cache::new(VERIFIED),
-    })
+    let verified = Cache::new(VERIFIED);
+    for (name, one) in before.into_iter().flat_map(|before| before.answers(&issuers)) {
+        verified.insert(name, one);
+    }
+    Ok(Identity { accepts, issuers, addresses: Addresses::new(config), known: Arc::clone(known), verified })
 }
 
 /// What issuers have in common.
-struct Making {
+struct Making<'a> {
+    before: Option<&'a Identity>,
     /// Made when the first of them is to be asked for something.
     client: Option<Arc<Client>>,
     /// Keys that were read, also by the configuration before this one.
     keys: Vec<Arc<Jwks>>,
 }
 
-impl Making {
+impl Making<'_> {
     fn issuer(&mut self, wanted: &config::Issuer, realm: Realm) -> Result<Issuer, IdentityError> {
         Ok(Issuer {
             name: Arc::clone(&wanted.issuer),
-            realm,
-            proof: self.proof(wanted)?,
+            proof: self.proof(wanted, &realm)?,
             audience: wanted.audience.as_deref().map(Into::into),
             algorithms: wanted.algorithms.clone(),
             leeway: wanted.leeway.as_secs(),
@@ -120,10 +117,12 @@ impl Making {
                 .collect(),
             hierarchy: Hierarchy::of(&wanted.hierarchy),
             claims: wanted.claims.clone(),
+            written: Some(wanted.clone()),
+            realm,
         })
     }
 
-    fn proof(&mut self, wanted: &config::Issuer) -> Result<Proof, IdentityError> {
+    fn proof(&mut self, wanted: &config::Issuer, realm: &Realm) -> Result<Proof, IdentityError> {
         let name = &wanted.issuer;
         let in_the_clear = || IdentityError::InTheClear(Arc::clone(name));
         let origin = match &wanted.proof {
@@ -138,6 +137,11 @@ impl Making {
                 return Err(in_the_clear());
             }
             TokenProof::Introspection(asked) => {
+                // Open streams of its tokens live on what it said.
+                let same = self.before.and_then(|before| before.issuers.same(wanted, realm));
+                if let Some(Issuer { proof: Proof::Asked(introspection), .. }) = same {
+                    return Ok(Proof::Asked(Arc::clone(introspection)));
+                }
                 // Checked with the configuration: without a URL the issuer is called one.
                 let url = asked.url.clone().or_else(|| Url::parse(name).ok()).filter(is_private);
                 let url = url.ok_or_else(in_the_clear)?;
@@ -145,7 +149,7 @@ impl Making {
                     Some(_) => introspection::Place::Written(Destination::written(url)),
                     None => introspection::Place::Metadata(Site::new(Arc::clone(name), url)),
                 };
-                return Ok(Proof::Asked(Box::new(Introspection::new(self.client()?, place, asked))));
+                return Ok(Proof::Asked(Arc::new(Introspection::new(self.client()?, place, asked))));
             }
         };
         Ok(Proof::Keys(self.keys(name, origin)?))

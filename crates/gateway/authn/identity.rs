@@ -6,11 +6,12 @@ use admission::Principal;
 use quick_cache::sync::Cache;
 use sha2::Digest as _;
 use subtle::ConstantTimeEq as _;
+use tokio::time::Instant;
 
 use super::{
     bearer::{self, Shown},
     flaw::Flaw,
-    introspection::{Answer, GRACE, Introspection},
+    introspection::{Answer, Introspection},
     issuer::{Issuer, Issuers, Proof, Realm},
     jwks::Jwks,
     statement::{Proved, Verified},
@@ -22,8 +23,8 @@ use crate::{
     tokens::{Known, key, known::Credentials},
 };
 
-/// Tokens remembered as checked; beyond this many the least used are checked again. At 8 KiB for the largest,
-/// this is 64 MiB at worst.
+/// Tokens remembered as checked; beyond this many the least used are checked again. A token says 8 KiB at most, so that this
+/// is 64 MiB at worst; what an issuer that is asked says of one is 64 KiB at most.
 pub(super) const VERIFIED: usize = 8_192;
 
 /// The name of the virtual server at `/mcp`.
@@ -37,7 +38,7 @@ pub(super) struct Identity {
     pub(super) issuers: Issuers,
     pub(super) addresses: Addresses,
     pub(super) known: Arc<Known>,
-    /// What a token says, by the SHA-256 of its text: only tokens whose signature was good get here. Time,
+    /// What a token says, by the SHA-256 of its text: only tokens that were proved get here. Time,
     /// audience, tenant, keys and revocations are looked at again with every message.
     pub(super) verified: Cache<[u8; 32], Arc<Verified>>,
 }
@@ -135,7 +136,12 @@ impl Identity {
         if !is_meant {
             return Err(Flaw::Audience);
         }
-        verified.check_time(now, issuer.leeway).inspect_err(|_| {
+        let leeway = match verified.proved {
+            Proved::Signed(_) => issuer.leeway,
+            // An answer counts no longer than its token (spec A-13).
+            Proved::Asked(_) => 0,
+        };
+        verified.check_time(now, leeway).inspect_err(|_| {
             // Nobody needs it any more, or not yet.
             self.verified.remove(&name);
         })?;
@@ -155,7 +161,7 @@ impl Identity {
             // A key that its issuer withdrew takes its tokens along (security row 18).
             (Proof::Keys(jwks), Proved::Signed(edition)) => jwks.held()?.edition == edition,
             (Proof::Ours, Proved::Signed(_)) => true,
-            (Proof::Asked(_), Proved::Asked(_)) => true,
+            (Proof::Asked(introspection), Proved::Asked(at)) => introspection.counts(at),
             (Proof::Keys(_) | Proof::Ours, Proved::Asked(_)) | (Proof::Asked(_), Proved::Signed(_)) => false,
         };
         is_proved.then_some((issuer, verified))
@@ -211,15 +217,17 @@ impl Identity {
             Err(_) => self.opaque(&head.endpoint),
         };
         let Some((issuer, introspection)) = asked else { return };
-        let name = name_of(text);
+        let (name, came) = (name_of(text), Instant::now());
+        let before = || self.verified.get(&name).map(|one| one.proved);
         let is_settled = || {
-            let recent = self.verified.get(&name).is_some_and(|one| introspection.is_recent(one.proved));
+            let recent = before().is_some_and(|proved| introspection.is_recent(proved, came));
             recent || introspection.is_unknown(&name)
         };
         if is_settled() {
             return;
         }
-        let Some(_turn) = introspection.turn(&name).await else { return };
+        // Without a turn it counts for as long as while nobody answers.
+        let Some(_turn) = introspection.turn(&name, before()).await else { return };
         // Somebody else may have asked meanwhile.
         if is_settled() {
             return;
@@ -227,12 +235,7 @@ impl Identity {
         match introspection.ask(issuer, &name, text, now).await {
             Answer::Known(verified) => self.verified.insert(name, Arc::from(verified)),
             Answer::Unknown => drop(self.verified.remove(&name)),
-            Answer::Silent => {
-                let is_old = |one: &Verified| matches!(one.proved, Proved::Asked(at) if at.elapsed() > GRACE);
-                if self.verified.get(&name).is_some_and(|one| is_old(&one)) {
-                    self.verified.remove(&name);
-                }
-            }
+            Answer::Silent => (),
         }
     }
 
@@ -249,13 +252,34 @@ impl Identity {
         jwks.fresher().await
     }
 
-    /// The fewest of these scopes that hold all of them, as the issuer of this principal has it.
-    pub(super) fn fewest<'a>(&self, principal: &Principal, needed: &'a [Box<str>]) -> Vec<&'a str> {
+    /// The fewest scopes that hold these and those that every token of the principal's issuer must carry: a token with no
+    /// more than these passes.
+    pub(super) fn fewest<'a>(&'a self, principal: &Principal, needed: &'a [Box<str>]) -> Vec<&'a str> {
         let issuer = self.issuers.named(&principal.issuer, principal.tenant.name());
-        let held = |scope: &str| {
-            issuer.is_some_and(|issuer| needed.iter().any(|other| issuer.hierarchy.includes(other, scope)))
+        let always = issuer.map(|issuer| &*issuer.scopes).unwrap_or_default();
+        let all = || always.iter().chain(needed).map(|scope| &**scope);
+        let mut fewest: Vec<&str> = Vec::new();
+        for scope in all() {
+            let held =
+                issuer.is_some_and(|issuer| all().any(|other| issuer.hierarchy.includes(other, scope)));
+            if !held && !fewest.contains(&scope) {
+                fewest.push(scope);
+            }
+        }
+        fewest
+    }
+
+    /// What issuers said of tokens that are among these unchanged.
+    pub(super) fn answers<'a>(
+        &'a self,
+        issuers: &'a Issuers,
+    ) -> impl Iterator<Item = ([u8; 32], Arc<Verified>)> + 'a {
+        let is_kept = move |one: &Verified| {
+            let named = |all: &'a Issuers| all.named(&one.principal.issuer, one.principal.tenant.name());
+            let (Some(old), Some(new)) = (named(&self.issuers), named(issuers)) else { return false };
+            matches!((&old.proof, &new.proof), (Proof::Asked(old), Proof::Asked(new)) if Arc::ptr_eq(old, new))
         };
-        needed.iter().map(|scope| &**scope).filter(|scope| !held(scope)).collect()
+        self.verified.iter().filter(move |(_, one)| is_kept(one))
     }
 
     /// Whether any issuer is asked about tokens.

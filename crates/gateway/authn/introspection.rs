@@ -2,7 +2,8 @@
 //!
 //! An answer is believed for a while, since a question costs a round trip. Who holds a stream is looked at again with what
 //! was last answered; a message is asked for anew when that is old. While the issuer cannot be asked, what it said within
-//! the last minutes goes on counting, as withdrawn keys do (security row 18).
+//! the last minutes goes on counting, as withdrawn keys do (security row 18), and nothing older ever does. What strangers show
+//! neither takes the turns of tokens that were vouched for, nor keeps those from being asked about.
 
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -24,8 +25,11 @@ use super::{
     statement::{Proved, Statement, Verified},
 };
 
-/// Questions to one issuer at a time. One token is in one turn only, so that nobody asks what another is asking.
+/// Questions to one issuer at a time, about tokens it vouched for before and as many about others. One token is in one turn
+/// only, so that nobody asks what another is asking.
 const TURNS: usize = 32;
+/// An answer that is larger, in bytes, is none.
+const LARGEST: usize = 64 * 1024;
 /// Tokens that the issuer does not know, remembered so that they are not asked for again and again.
 const UNKNOWN: usize = 4096;
 /// How long one of those is not asked for again.
@@ -43,7 +47,7 @@ pub(super) struct Introspection {
     place: Place,
     account: (Box<str>, config::Secret),
     cache: Duration,
-    turns: [Semaphore; TURNS],
+    turns: [[Semaphore; TURNS]; 2],
     unknown: Cache<[u8; 32], Instant>,
     failed: Mutex<Option<Instant>>,
 }
@@ -77,8 +81,10 @@ enum Silence {
     Unreadable,
     #[error("our account cannot be shown")]
     Account,
-    #[error("it did not answer in time, or failed a moment ago")]
-    Later,
+    #[error("it did not answer in time")]
+    Late,
+    #[error("it failed a moment ago")]
+    Resting,
 }
 
 impl Introspection {
@@ -89,15 +95,20 @@ impl Introspection {
             place,
             account: (wanted.client_id.as_str().into(), wanted.client_secret.clone()),
             cache: wanted.cache,
-            turns: [const { Semaphore::const_new(1) }; TURNS],
+            turns: [const { [const { Semaphore::const_new(1) }; TURNS] }; 2],
             unknown: Cache::new(UNKNOWN),
             failed: Mutex::default(),
         }
     }
 
-    /// Whether what was answered then is recent enough for a message.
-    pub(super) fn is_recent(&self, proved: Proved) -> bool {
-        matches!(proved, Proved::Asked(at) if at.elapsed() < self.cache)
+    /// Whether what was answered is recent enough for a message that came then.
+    pub(super) fn is_recent(&self, proved: Proved, came: Instant) -> bool {
+        matches!(proved, Proved::Asked(at) if at >= came || at.elapsed() < self.cache)
+    }
+
+    /// Whether what was answered counts at all any more.
+    pub(super) fn counts(&self, asked: Instant) -> bool {
+        asked.elapsed() < self.cache.max(GRACE)
     }
 
     /// Whether the issuer said a moment ago that it does not know this token.
@@ -105,36 +116,37 @@ impl Introspection {
         self.unknown.get(name).is_some_and(|since| since.elapsed() < UNKNOWN_FOR)
     }
 
-    /// The right to ask about this token. None when it does not come in time.
-    pub(super) async fn turn(&self, name: &[u8; 32]) -> Option<SemaphorePermit<'_>> {
-        let turn = self.turns.get(usize::from(name[0]) % TURNS)?;
+    /// The right to ask about this token, of which there was an answer before or not. None when it does not come in time.
+    pub(super) async fn turn(&self, name: &[u8; 32], before: Option<Proved>) -> Option<SemaphorePermit<'_>> {
+        let turns = self.turns.get(usize::from(before.is_some()))?;
+        let turn = turns.get(usize::from(name[0]) % TURNS)?;
         timeout(PATIENCE, turn.acquire()).await.ok()?.ok()
     }
 
     /// Asks about a token.
     pub(super) async fn ask(&self, issuer: &Issuer, name: &[u8; 32], text: &str, now: u64) -> Answer {
-        match timeout(PATIENCE, self.answer(text)).await.unwrap_or(Err(Silence::Later)) {
+        match self.answer(text).await {
             Ok(body) => {
-                let known = self.known(issuer, &body, text, now);
+                let known = body.and_then(|body| self.known(issuer, &body, text, now));
                 if known.is_none() {
                     self.unknown.insert(*name, Instant::now());
                 }
                 known.map_or(Answer::Unknown, |verified| Answer::Known(Box::new(verified)))
             }
+            Err(Silence::Resting) => Answer::Silent,
             Err(why) => {
-                if !matches!(why, Silence::Later) {
-                    tracing::warn!(issuer = %issuer.name, %why, "the issuer could not be asked about a token");
-                }
+                tracing::warn!(issuer = %issuer.name, %why, "the issuer could not be asked about a token");
                 Answer::Silent
             }
         }
     }
 
-    async fn answer(&self, text: &str) -> Result<bytes::Bytes, Silence> {
+    /// What it says; none where it does not want to hear of this token, which is no failure of its.
+    async fn answer(&self, text: &str) -> Result<Option<bytes::Bytes>, Silence> {
         if self.failed().is_some_and(|since| since.elapsed() < PAUSE) {
-            return Err(Silence::Later);
+            return Err(Silence::Resting);
         }
-        let done = self.send(text).await;
+        let done = timeout(PATIENCE, self.send(text)).await.unwrap_or(Err(Silence::Late));
         if done.is_err()
             && let Place::Metadata(site) = &self.place
         {
@@ -148,7 +160,7 @@ impl Introspection {
         self.failed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    async fn send(&self, text: &str) -> Result<bytes::Bytes, Silence> {
+    async fn send(&self, text: &str) -> Result<Option<bytes::Bytes>, Silence> {
         let (to, in_form) = match &self.place {
             Place::Written(to) => (to.clone(), false),
             Place::Metadata(site) => {
@@ -165,11 +177,20 @@ impl Introspection {
         let (id, secret) = (&*self.account.0, self.account.1.expose());
         egress::show_secret(&mut headers, &mut form, (id, secret), in_form).ok_or(Silence::Account)?;
         let answer = self.client.fetch(&to, egress::post(form, headers)).await?;
-        if answer.status() != StatusCode::OK {
-            return Err(Silence::Status(answer.status().as_u16()));
+        match answer.status() {
+            StatusCode::OK => (),
+            // Something in front of it does not like the text of the token: that is for strangers to choose.
+            StatusCode::BAD_REQUEST
+            | StatusCode::FORBIDDEN
+            | StatusCode::PAYLOAD_TOO_LARGE
+            | StatusCode::URI_TOO_LONG
+            | StatusCode::UNPROCESSABLE_ENTITY => return Ok(None),
+            other => return Err(Silence::Status(other.as_u16())),
         }
-        match Claims::read(answer.body()).and_then(|claims| claims.truth("active")) {
-            Ok(_) => Ok(answer.into_body()),
+        let body = answer.into_body();
+        match Claims::read(&body).and_then(|claims| claims.truth("active")) {
+            Ok(_) if body.len() <= LARGEST => Ok(Some(body)),
+            Ok(_) => Ok(None),
             Err(Wrong) => Err(Silence::Unreadable),
         }
     }

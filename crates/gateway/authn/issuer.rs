@@ -33,10 +33,12 @@ pub(super) struct Issuer {
     pub(super) hierarchy: Hierarchy,
     /// Which claims say what.
     pub(super) claims: IssuerClaims,
+    /// What it was compiled from; nothing for ourselves.
+    pub(super) written: Option<config::Issuer>,
 }
 
 /// Whom an issuer vouches for.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Realm {
     /// Principals of this tenant (spec A-03).
     Tenant(TenantId),
@@ -51,7 +53,7 @@ pub(super) enum Proof {
     /// By their signature, with the published keys.
     Keys(Arc<Jwks>),
     /// By asking the issuer.
-    Asked(Box<Introspection>),
+    Asked(Arc<Introspection>),
     /// By their signature, with the key of our store.
     Ours,
 }
@@ -69,6 +71,7 @@ impl Issuer {
             scopes: Box::default(),
             hierarchy: Hierarchy::default(),
             claims: IssuerClaims { tenant: Some("tenant".to_owned()), ..IssuerClaims::default() },
+            written: None,
         }
     }
 
@@ -116,6 +119,12 @@ impl Issuers {
     /// The one of this name that vouches for this tenant.
     pub(super) fn named(&self, name: &str, tenant: &str) -> Option<&Issuer> {
         self.0.get(name)?.iter().find(|issuer| issuer.speaks_for(tenant))
+    }
+
+    /// The one that was compiled from the same words, for the same realm.
+    pub(super) fn same(&self, written: &config::Issuer, realm: &Realm) -> Option<&Issuer> {
+        let named = self.0.get(&written.issuer)?;
+        named.iter().find(|issuer| issuer.written.as_ref() == Some(written) && issuer.realm == *realm)
     }
 
     /// All of them.

@@ -18,12 +18,15 @@ pub(crate) const LIFE: u64 = 31 * 24 * 60 * 60;
 /// Names of principals and groups beyond this many bytes are refused.
 const NAME: usize = 256;
 
+/// Groups and scopes beyond this many are refused: rules look at each.
+const MOST: usize = 1024;
+
 /// The claims of a token that was proved.
 pub(super) struct Statement<'a> {
     pub(super) claims: &'a Claims,
     /// The same as JSON, for rules.
     pub(super) raw: &'a str,
-    /// The token.
+    /// What the token is, as nobody else can spell it: without its signature, of which some have several.
     pub(super) text: &'a str,
 }
 
@@ -93,7 +96,7 @@ impl<'a> Statement<'a> {
             return Err(Flaw::Claim("aud"));
         }
         let groups = claims.texts(&issuer.claims.groups).map_err(|Wrong| Flaw::Claim("groups"))?;
-        if !groups.iter().all(|group| is_name(group)) {
+        if groups.len() > MOST || !groups.iter().all(|group| is_name(group)) {
             return Err(Flaw::Claim("groups"));
         }
         let id = claims.optional_text("jti").map_err(|Wrong| Flaw::Claim("jti"))?;
@@ -176,7 +179,8 @@ fn scopes<'a>(claims: &'a Claims, name: Option<&str>) -> Result<Vec<&'a str>, Fl
     let texts = claims.texts(name.unwrap_or(usual)).map_err(|Wrong| Flaw::Claim("scope"))?;
     let scopes: Vec<&str> =
         texts.iter().flat_map(|text| text.split(' ')).filter(|scope| !scope.is_empty()).collect();
-    if scopes.iter().all(|scope| is_scope(scope)) { Ok(scopes) } else { Err(Flaw::Claim("scope")) }
+    let sound = scopes.len() <= MOST && scopes.iter().all(|scope| is_scope(scope));
+    if sound { Ok(scopes) } else { Err(Flaw::Claim("scope")) }
 }
 
 /// A scope as RFC 6749 3.3 spells it: nothing that could end a quoted string.

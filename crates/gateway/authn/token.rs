@@ -15,7 +15,6 @@ use super::{
 
 /// A token that was read. Nothing in it is believed.
 pub(super) struct Token<'a> {
-    text: &'a str,
     signed: &'a str,
     /// Base64url that was looked at.
     signature: &'a str,
@@ -36,7 +35,7 @@ impl<'a> Token<'a> {
         let raw = String::from_utf8(decode(claims)?).map_err(|_| Flaw::Unreadable)?;
         let (header, claims) = (object(&decode(header)?)?, object(raw.as_bytes())?);
         decode(signature)?;
-        Ok(Token { text, signed, signature, header, claims, raw })
+        Ok(Token { signed, signature, header, claims, raw })
     }
 
     /// Whose token it says it is: picks the keys, proves nothing.
@@ -53,7 +52,7 @@ impl<'a> Token<'a> {
     pub(super) fn verify(&self, issuer: &Issuer, keys: &KeySet, now: u64) -> Result<Claimed<'_>, Flaw> {
         self.check_header()?;
         self.check_signature(issuer, keys)?;
-        Statement { claims: &self.claims, raw: &self.raw, text: self.text }.claimed(issuer, now, None)
+        Statement { claims: &self.claims, raw: &self.raw, text: self.signed }.claimed(issuer, now, None)
     }
 
     fn check_header(&self) -> Result<(), Flaw> {

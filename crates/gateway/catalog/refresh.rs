@@ -324,7 +324,8 @@ async fn announce(gateway: Arc<Gateway>, catalog: Arc<Catalog>) {
         for view in catalog.views() {
             let checks = &gateway.snapshot.load_full().checks;
             for session in gateway.sessions.at(&catalog.tenant, &view.server) {
-                session.announce(|kind| view.offer(kind, checks, &session.principal).version);
+                let speaker = session.speaker();
+                session.announce(|kind| view.offer(kind, checks, &speaker).version);
                 // There may be many sessions, and each may see another list.
                 tokio::task::consume_budget().await;
             }

@@ -66,7 +66,7 @@ pub(crate) fn deliver(gateway: &Gateway, catalog: &Catalog, at: &Place, message:
     // Its process may outlive what its principal may see of it.
     sessions.retain(|session| {
         let view = catalog.view(&session.server);
-        view.is_some_and(|view| view.is_known(&at.upstream, checks, &session.principal))
+        view.is_some_and(|view| view.is_known(&at.upstream, checks, &session.speaker()))
     });
     let hear: Vec<_> = sessions.iter().filter(|session| session.hearing.hears(level, &at.upstream)).collect();
     if hear.is_empty() {

@@ -3,8 +3,8 @@
 use std::{sync::Arc, time::Instant};
 
 use admission::{
-    Call, Check, Claims, Facts, Notes, Opinion, Policy, Principal, Said, Scene, Sort, Standing, Target,
-    TenantId, Thing, Verdict,
+    Call, Check, Claims, Facts, Notes, Opinion, Policy, Principal, Said, Scene, Scopes, Sort, Standing,
+    Target, TenantId, Thing, Verdict,
 };
 use bytes::Bytes;
 use config::{Asked, Config, Expectation, PolicyTest, Tenant, TestFacts, TestPrincipal};
@@ -117,8 +117,8 @@ impl Trial {
         Ok(Trial { policy: compile(config)? })
     }
 
-    /// What the rules of a tenant say of a call, by the same function that judges real ones. `now` is the wall clock,
-    /// in seconds since 1970.
+    /// What the rules of a tenant say of a call, and the scopes that its tool asks for, by the same functions that judge real
+    /// ones. `now` is the wall clock, in seconds since 1970.
     ///
     /// # Errors
     /// When the arguments are no JSON, or larger than a client may send.
@@ -126,7 +126,10 @@ impl Trial {
         let call = made_up(tenant, question, now)?;
         let mut notes = Notes::default();
         let (outcome, rule, message) = match self.policy.judge(&call, &mut notes) {
-            Verdict::Allow => (Expectation::Allow, notes.rule, None),
+            Verdict::Allow => match Scopes.judge(&call, &mut notes) {
+                Verdict::Deny(refusal) => (Expectation::Deny, Some(refusal.rule), None),
+                Verdict::Allow | Verdict::Hold(_) => (Expectation::Allow, notes.rule, None),
+            },
             Verdict::Hold(rule) => (Expectation::Approve, Some(rule), None),
             Verdict::Deny(refusal) if refusal.hides => (Expectation::Hide, Some(refusal.rule), None),
             Verdict::Deny(refusal) => (Expectation::Deny, Some(refusal.rule), refusal.message),

@@ -119,7 +119,7 @@ impl Sessions {
     pub(crate) fn find(
         &self,
         head: &Head,
-        asker: &Principal,
+        asker: &Arc<Principal>,
         server: &Arc<str>,
     ) -> Result<Arc<Session>, SessionError> {
         let session = match head.endpoint.transport {
@@ -133,6 +133,7 @@ impl Sessions {
             return Err(SessionError::Unknown);
         }
         session.touch();
+        session.spoken_by(asker);
         Ok(session)
     }
 

@@ -32,6 +32,23 @@ pub(crate) fn session(revision: Revision) -> Arc<Session> {
     session_with(revision, usize::MAX / 2)
 }
 
+#[test]
+fn what_counts_is_the_credential_that_was_shown_last() {
+    let session = session_of("ada", "1");
+    let asker = |issuer: &str, group: &str| {
+        let tenant = session.principal.tenant.clone();
+        let groups = [group.into()].into();
+        Arc::new(Principal { groups, ..Principal::named(tenant, issuer.into(), "ada".into()) })
+    };
+    session.spoken_by(&asker("", "nobody"));
+    assert!(session.speaker().groups.is_empty());
+    for group in ["leads", "guests"] {
+        session.spoken_by(&asker("https://id.example", group));
+        assert_eq!(*session.speaker().groups, [group.into()]);
+    }
+    assert!(session.principal.groups.is_empty(), "whose it is stays");
+}
+
 fn message(text: &str) -> Pieces {
     Pieces::one(text.to_owned().into())
 }

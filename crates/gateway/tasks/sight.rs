@@ -23,7 +23,7 @@ pub(super) fn is_seen(gateway: &Gateway, task: &Task, session: &Arc<Session>, sa
     let view = snapshot.catalogs.get(&task.tenant).and_then(|catalog| catalog.view(&task.server));
     let Some(view) = view else { return false };
     let told = Call {
-        principal: Arc::clone(&session.principal),
+        principal: session.speaker(),
         method: Method::TasksGet,
         target: Target::Ourselves,
         frame: said.clone(),

@@ -75,7 +75,9 @@ async fn only_what_is_active_and_for_us_is_let_in() {
         active(json!({"aud": "https://other.example"})),
         active(json!({"aud": DROP})),
         active(json!({"sub": DROP})),
-        active(json!({"exp": now() - 60})),
+        active(json!({"exp": now() - 1})),
+        active(json!({"scope": "a ".repeat(2000)})),
+        active(json!({"padding": "x".repeat(70_000)})),
         active(json!({"nbf": now() + 600})),
         active(json!({"iss": "https://evil.example"})),
         active(json!({"token_type": "DPoP"})),
@@ -134,5 +136,41 @@ async fn what_was_answered_counts_for_a_while_when_the_issuer_is_gone() {
     tokio::time::pause();
     tokio::time::advance(super::super::introspection::GRACE + Duration::from_secs(1)).await;
     tokio::time::resume();
+    assert!(
+        place.authn.identify(&head_with("/mcp", "opaque")).is_err(),
+        "for nobody, whether it could be asked or not"
+    );
     assert!(shown(&place, "opaque").await.is_err());
+}
+
+#[tokio::test]
+async fn a_text_that_the_issuer_does_not_like_silences_nobody() {
+    let idp = Idp::start().await;
+    let place = place(&idp, Duration::from_secs(30)).await;
+    for status in [400, 403, 413, 414, 422] {
+        idp.says(PATH, status, "");
+        assert!(shown(&place, &format!("script-{status}")).await.is_err());
+        idp.says(PATH, 200, active(json!({})));
+        assert!(shown(&place, &format!("opaque-{status}")).await.is_ok(), "{status}");
+    }
+    // Those are its own failures.
+    for status in [401, 429, 502] {
+        idp.says(PATH, status, "");
+        assert!(shown(&place, &format!("opaque-2-{status}")).await.is_err());
+    }
+    let before = idp.asked(PATH).len();
+    assert!(shown(&place, "opaque-3").await.is_err());
+    assert_eq!(idp.asked(PATH).len(), before, "it rests for a moment");
+}
+
+#[tokio::test]
+async fn a_reload_keeps_what_was_said_of_tokens_whose_issuer_stays() {
+    let idp = Idp::start().await;
+    idp.says(PATH, 200, active(json!({})));
+    let mut place = place(&idp, Duration::from_secs(30)).await;
+    assert!(shown(&place, "opaque").await.is_ok());
+    place.reload(|_| ());
+    assert!(place.authn.identify(&head_with("/mcp", "opaque")).is_ok(), "its stream lives on");
+    place.reload(|issuer| issuer.claims.principal = "client_id".to_owned());
+    assert!(place.authn.identify(&head_with("/mcp", "opaque")).is_err());
 }

@@ -26,6 +26,7 @@ pub(super) struct Place {
     pub(super) authn: Authn,
     pub(super) tokens: Tokens,
     folder: TempDir,
+    config: Config,
 }
 
 impl Place {
@@ -40,6 +41,12 @@ impl Place {
         let (mut config, folder) = config(true);
         change(&mut config);
         Place::of(&config, folder).await
+    }
+
+    /// The same gateway with its one issuer changed.
+    pub(super) fn reload(&mut self, change: impl Fn(&mut Issuer)) {
+        change(&mut self.config.tenants[0].identity.as_mut().unwrap().issuers[0]);
+        self.authn = Authn::compile(&self.config, self.tokens.known(), Some(&self.authn)).unwrap();
     }
 
     /// The keys of the one issuer.
@@ -63,7 +70,7 @@ impl Place {
     async fn of(config: &Config, folder: TempDir) -> Place {
         let tokens = Tokens::open(&folder.path().join("state")).await.unwrap();
         let authn = Authn::compile(config, tokens.known(), None).unwrap();
-        Place { authn, tokens, folder }
+        Place { authn, tokens, folder, config: config.clone() }
     }
 
     pub(super) fn judge(&self, path: &str, credential: &str, now: u64) -> Result<Arc<Principal>, Flaw> {

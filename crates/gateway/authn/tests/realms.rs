@@ -121,6 +121,40 @@ async fn claims_further_inside_say_who_it_is_and_scopes_hold_others() {
     assert_eq!(said("admin", now() - 1), Err(Flaw::Expired), "no leeway");
 }
 
+#[tokio::test]
+async fn a_challenge_names_the_fewest_scopes_with_which_a_token_passes() {
+    let place = Place::with(ISSUER, &mint::jwks(), |issuer| {
+        issuer.hierarchy = vec![("admin".to_owned(), vec!["write".to_owned()])];
+        issuer.required_scopes = vec!["mcp:use".to_owned()];
+    })
+    .await;
+    let jwt = token(Signer::Ed25519, json!({}), json!({"scope": "mcp:use"}));
+    let principal = place.judge("/t/acme/mcp", &jwt, now()).unwrap();
+    let challenge = |needed: &[&str]| {
+        let needed: Vec<Box<str>> = needed.iter().map(|scope| (*scope).into()).collect();
+        place.authn.step_up(&endpoint("/t/acme/mcp"), &principal, &needed).unwrap()
+    };
+    assert!(
+        challenge(&["write", "admin"]).contains("scope=\"mcp:use admin\""),
+        "{}",
+        challenge(&["write", "admin"])
+    );
+    assert!(challenge(&["write", "mcp:use"]).contains("scope=\"mcp:use write\""));
+    assert!(challenge(&[]).contains("scope=\"mcp:use\""), "what the endpoint needs");
+}
+
+#[tokio::test]
+async fn a_token_without_a_name_is_named_by_what_it_says_and_not_by_its_signature() {
+    let place = Place::new().await;
+    let (now, mut names) = (now(), std::collections::HashSet::new());
+    for _ in 0..2 {
+        // Each signature of this kind differs.
+        let jwt = mint::token_at(now, Signer::P256, json!({}), json!({"jti": DROP}));
+        names.insert(place.judge("/t/acme/mcp", &jwt, now).unwrap().credential.clone());
+    }
+    assert_eq!(names.len(), 1);
+}
+
 fn metadata(issuer: &str, jwks: &str) -> serde_json::Value {
     json!({"issuer": issuer, "jwks_uri": jwks})
 }

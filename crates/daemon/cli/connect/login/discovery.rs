@@ -9,6 +9,9 @@ use url::Url;
 
 use super::{challenge::Challenge, error::LoginError};
 
+/// Where the document about a server is, its own path behind.
+const WELL_KNOWN: &str = "/.well-known/oauth-protected-resource";
+
 /// The largest document that is read, in bytes.
 const DOCUMENT_BYTES: usize = 64 * 1024;
 
@@ -132,7 +135,7 @@ pub(super) async fn protected(
     };
     for place in &places {
         let Some(document) = reach.document::<Document>(WHAT, place).await? else { continue };
-        if !is_about(&document.resource, endpoint) {
+        if !is_about(&document.resource, endpoint, place) {
             return Err(LoginError::OtherResource(document.resource));
         }
         let (issuers, scopes) = (document.authorization_servers, document.scopes_supported);
@@ -149,7 +152,6 @@ pub(super) async fn protected(
 
 /// With the path of the server first, then at the root.
 fn document_places(endpoint: &Url) -> Vec<String> {
-    const WELL_KNOWN: &str = "/.well-known/oauth-protected-resource";
     let mut paths =
         vec![format!("{WELL_KNOWN}{}", endpoint.path().trim_end_matches('/')), WELL_KNOWN.to_owned()];
     paths.dedup();
@@ -163,11 +165,15 @@ fn document_places(endpoint: &Url) -> Vec<String> {
     paths.into_iter().map(at).collect()
 }
 
-/// A server may speak for its URL, or for all of its origin (spec A-17).
-fn is_about(resource: &str, endpoint: &Url) -> bool {
+/// A server may speak for its URL (spec A-17). For all of its origin speaks only the document at the root: whoever has a path
+/// there is not the others.
+fn is_about(resource: &str, endpoint: &Url, place: &str) -> bool {
     let Ok(url) = Url::parse(resource) else { return false };
+    let is_root = Url::parse(place).is_ok_and(|place| {
+        place.origin() == endpoint.origin() && place.path() == WELL_KNOWN && place.query().is_none()
+    });
     let is_origin = url.origin() == endpoint.origin() && url.path() == "/" && url.query().is_none();
-    is_origin || canonical(url.as_str()) == canonical(endpoint.as_str())
+    (is_root && is_origin) || canonical(url.as_str()) == canonical(endpoint.as_str())
 }
 
 /// Without a fragment and a needless final slash (spec A-23).
@@ -274,7 +280,18 @@ mod tests {
             ("h/mcp", "https://h/mcp", false),
             ("", "https://h/mcp", false),
         ] {
-            assert_eq!(is_about(resource, &url(endpoint)), fits, "{resource} {endpoint}");
+            let root = "https://h/.well-known/oauth-protected-resource";
+            assert_eq!(is_about(resource, &url(endpoint), root), fits, "{resource} {endpoint}");
+        }
+        // Nobody else may speak for the origin.
+        for place in [
+            "https://h/.well-known/oauth-protected-resource/mcp",
+            "https://h/.well-known/oauth-protected-resource?x",
+            "https://other/.well-known/oauth-protected-resource",
+            "https://h/evil",
+        ] {
+            assert!(!is_about("https://h", &url("https://h/mcp"), place), "{place}");
+            assert!(is_about("https://h/mcp", &url("https://h/mcp"), place), "{place}");
         }
         for (text, expected) in [
             ("https://h/", "https://h"),
