@@ -24,7 +24,7 @@ mod metadata;
 mod resolver;
 
 pub use address::is_public;
-pub use form::{Form, is_secret_in_form, post, show_secret};
+pub use form::{Form, SecretPlace, post};
 pub use metadata::{Metadata, MetadataError, metadata, metadata_places};
 pub use resolver::Resolver;
 

@@ -16,7 +16,7 @@ use tokio::{
     sync::{Semaphore, SemaphorePermit},
     time::{Instant, timeout},
 };
-use upstream::egress::{self, Client, Destination, EgressError};
+use upstream::egress::{self, Client, Destination, EgressError, SecretPlace};
 
 use super::{
     claims::{Claims, Wrong},
@@ -161,21 +161,21 @@ impl Introspection {
     }
 
     async fn send(&self, text: &str) -> Result<Option<bytes::Bytes>, Silence> {
-        let (to, in_form) = match &self.place {
-            Place::Written(to) => (to.clone(), false),
+        let (to, shown) = match &self.place {
+            Place::Written(to) => (to.clone(), SecretPlace::Header),
             Place::Metadata(site) => {
                 let known = site.metadata(&self.client).await?;
                 let metadata = &known.1;
                 let methods = metadata.introspection_endpoint_auth_methods_supported.as_deref();
                 let methods = methods.or(metadata.token_endpoint_auth_methods_supported.as_deref());
                 let to = site.leads("introspection_endpoint", metadata.introspection_endpoint.as_deref())?;
-                (to, egress::is_secret_in_form(methods))
+                (to, SecretPlace::of(methods))
             }
         };
         let mut form = vec![("token", text.to_owned()), ("token_type_hint", "access_token".to_owned())];
         let mut headers = HeaderMap::new();
         let (id, secret) = (&*self.account.0, self.account.1.expose());
-        egress::show_secret(&mut headers, &mut form, (id, secret), in_form).ok_or(Silence::Account)?;
+        shown.show((id, secret), &mut headers, &mut form).ok_or(Silence::Account)?;
         let answer = self.client.fetch(&to, egress::post(form, headers)).await?;
         match answer.status() {
             StatusCode::OK => (),

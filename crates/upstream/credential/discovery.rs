@@ -2,7 +2,7 @@
 
 use super::grant::TokenServer;
 use super::vault::NoToken;
-use crate::egress::{self, Client, Destination, EgressError, Metadata, MetadataError, Named};
+use crate::egress::{self, Client, Destination, EgressError, Metadata, MetadataError, Named, SecretPlace};
 use arc_swap::ArcSwapOption;
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,8 +18,8 @@ pub(super) struct Endpoint {
     pub(super) to: Destination,
     /// What an assertion of ours is addressed to.
     pub(super) audience: String,
-    /// The server wants the secret in the form, and not in a header.
-    pub(super) secret_in_form: bool,
+    /// Where the server wants to be shown the secret.
+    pub(super) secret: SecretPlace,
 }
 
 /// Finds the endpoint of one server.
@@ -38,7 +38,7 @@ impl Discovery {
         let (issuer, url) = match &self.server {
             TokenServer::Endpoint(url) => {
                 let to = Destination::written(url.clone());
-                return Ok(Endpoint { to, audience: url.to_string(), secret_in_form: false });
+                return Ok(Endpoint { to, audience: url.to_string(), secret: SecretPlace::Header });
             }
             TokenServer::Issuer(issuer, url) => (issuer, url),
         };
@@ -66,8 +66,8 @@ fn endpoint(metadata: &Metadata, issuer: &str, url: &Url) -> Result<Endpoint, No
     // The operator named the server, and no other.
     let to = egress::check(text, &Named::of([url]))
         .map_err(|_| NoToken::new("the metadata of its authorization server lead where we do not go"))?;
-    let secret_in_form = egress::is_secret_in_form(metadata.token_endpoint_auth_methods_supported.as_deref());
-    Ok(Endpoint { to, audience: issuer.to_owned(), secret_in_form })
+    let secret = SecretPlace::of(metadata.token_endpoint_auth_methods_supported.as_deref());
+    Ok(Endpoint { to, audience: issuer.to_owned(), secret })
 }
 
 /// Why nothing is known of a server.

@@ -3,7 +3,7 @@
 use super::discovery::{Discovery, Endpoint, unreadable};
 use super::key::ClientKey;
 use super::vault::{NoToken, Token};
-use crate::egress::{Client, EgressError, Form, post, show_secret};
+use crate::egress::{Client, EgressError, Form, post};
 use bytes::Bytes;
 use http::{HeaderMap, Request, StatusCode};
 use serde::Deserialize;
@@ -144,7 +144,7 @@ fn request(grant: &Grant, mut form: Form, endpoint: &Endpoint) -> Option<Request
     let mut headers = HeaderMap::new();
     match &grant.proof {
         ClientProof::Secret(secret) => {
-            show_secret(&mut headers, &mut form, (&grant.client_id, secret), endpoint.secret_in_form)?;
+            endpoint.secret.show((&grant.client_id, secret), &mut headers, &mut form)?;
         }
         ClientProof::Key(key) => {
             form.push(("client_id", grant.client_id.clone()));

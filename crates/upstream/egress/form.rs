@@ -10,32 +10,48 @@ use url::form_urlencoded::{Serializer, byte_serialize};
 /// The fields of a request.
 pub type Form = Vec<(&'static str, String)>;
 
-/// Whether a server that takes these kinds of proof wants the secret in the form. Where it does not say, or takes both, it
-/// stands in a header.
-pub fn is_secret_in_form(methods: Option<&[String]>) -> bool {
-    let takes = |method: &str| methods.unwrap_or_default().iter().any(|one| one == method);
-    takes("client_secret_post") && !takes("client_secret_basic")
+/// Where a server wants to be shown the secret that it shares with a client.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SecretPlace {
+    /// In a header.
+    Header,
+    /// Among the fields of the form.
+    Form,
 }
 
-/// Puts the name of the client and its secret into the form or into a header. None when no header can hold them.
-pub fn show_secret(
-    headers: &mut HeaderMap,
-    form: &mut Form,
-    (client, secret): (&str, &str),
-    in_form: bool,
-) -> Option<()> {
-    if in_form {
-        form.push(("client_id", client.to_owned()));
-        form.push(("client_secret", secret.to_owned()));
-        return Some(());
+impl SecretPlace {
+    /// Of a server that takes these kinds of proof. Where it does not say, or takes both, that is the header.
+    pub fn of(methods: Option<&[String]>) -> Self {
+        let takes = |method: &str| methods.unwrap_or_default().iter().any(|one| one == method);
+        match takes("client_secret_post") && !takes("client_secret_basic") {
+            true => Self::Form,
+            false => Self::Header,
+        }
     }
-    // Each is encoded as in a form first.
-    let encoded = |text: &str| byte_serialize(text.as_bytes()).collect::<String>();
-    let pair = format!("{}:{}", encoded(client), encoded(secret));
-    let mut value = HeaderValue::try_from(format!("Basic {}", STANDARD.encode(pair))).ok()?;
-    value.set_sensitive(true);
-    headers.insert(AUTHORIZATION, value);
-    Some(())
+
+    /// Puts the name of the client and its secret there. None when no header can hold them.
+    pub fn show(
+        self,
+        (client, secret): (&str, &str),
+        headers: &mut HeaderMap,
+        form: &mut Form,
+    ) -> Option<()> {
+        match self {
+            Self::Form => {
+                form.push(("client_id", client.to_owned()));
+                form.push(("client_secret", secret.to_owned()));
+            }
+            Self::Header => {
+                // Each is encoded as in a form first.
+                let encoded = |text: &str| byte_serialize(text.as_bytes()).collect::<String>();
+                let pair = format!("{}:{}", encoded(client), encoded(secret));
+                let mut value = HeaderValue::try_from(format!("Basic {}", STANDARD.encode(pair))).ok()?;
+                value.set_sensitive(true);
+                headers.insert(AUTHORIZATION, value);
+            }
+        }
+        Some(())
+    }
 }
 
 /// The request that sends a form, with these headers. Its URI is set where it is sent.

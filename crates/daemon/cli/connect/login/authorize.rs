@@ -135,7 +135,7 @@ fn random() -> Result<String, LoginError> {
 
 #[cfg(test)]
 mod tests {
-    use upstream::egress::Destination;
+    use upstream::egress::{Destination, SecretPlace};
 
     use super::*;
 
@@ -151,7 +151,7 @@ mod tests {
             revocation: None,
             says_issuer,
             has_offline: true,
-            secret_in_form: false,
+            secret: SecretPlace::Header,
         }
     }
 

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use config::Secret;
 use http::{HeaderMap, Request, StatusCode, header};
 use serde::Deserialize;
-use upstream::egress::{self, Form};
+use upstream::egress::Form;
 
 use super::{
     authorize::word,
@@ -95,7 +95,7 @@ impl Client {
             form.push(("client_id", self.id.clone()));
             return Ok(());
         };
-        let shown = egress::show_secret(head, form, (&self.id, secret.expose()), authority.secret_in_form);
+        let shown = authority.secret.show((&self.id, secret.expose()), head, form);
         shown.ok_or_else(|| LoginError::Machine("no header can hold the secret".to_owned()))
     }
 }

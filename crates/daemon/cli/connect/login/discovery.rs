@@ -4,7 +4,7 @@ use bytes::Bytes;
 use config::is_loopback;
 use http::{Request, StatusCode, header};
 use serde::{Deserialize, de::DeserializeOwned};
-use upstream::egress::{self, Client, Destination, EgressError, Named, Refusal};
+use upstream::egress::{self, Client, Destination, EgressError, Named, Refusal, SecretPlace};
 use url::Url;
 
 use super::{challenge::Challenge, error::LoginError};
@@ -43,8 +43,8 @@ pub(super) struct Authority {
     pub(super) says_issuer: bool,
     /// `offline_access` is a scope of it.
     pub(super) has_offline: bool,
-    /// It takes a client's secret in the form alone.
-    pub(super) secret_in_form: bool,
+    /// Where it wants to be shown a client's secret.
+    pub(super) secret: SecretPlace,
 }
 
 #[derive(Deserialize)]
@@ -216,7 +216,7 @@ fn usable(reach: &Reach, metadata: Metadata) -> Result<Authority, LoginError> {
     const TOKEN: &str = "where the authorization server gives tokens";
     let authorization = leads(AUTHORIZATION, metadata.authorization_endpoint)?;
     let token = leads(TOKEN, metadata.token_endpoint)?;
-    let secret_in_form = egress::is_secret_in_form(metadata.token_endpoint_auth_methods_supported.as_deref());
+    let secret = SecretPlace::of(metadata.token_endpoint_auth_methods_supported.as_deref());
     Ok(Authority {
         issuer: metadata.issuer,
         authorization: authorization.ok_or_else(|| missing(AUTHORIZATION))?.url().clone(),
@@ -226,7 +226,7 @@ fn usable(reach: &Reach, metadata: Metadata) -> Result<Authority, LoginError> {
         revocation: leads("where tokens are revoked", metadata.revocation_endpoint).unwrap_or_default(),
         says_issuer: metadata.authorization_response_iss_parameter_supported,
         has_offline: metadata.scopes_supported.iter().any(|scope| scope == OFFLINE),
-        secret_in_form,
+        secret,
     })
 }
 
@@ -329,9 +329,14 @@ mod tests {
             "revocation_endpoint": "http://10.0.0.1/revoke",
         }))
         .unwrap();
-        assert!(good.has_offline && good.secret_in_form && good.says_issuer && good.revocation.is_none());
+        assert!(
+            good.has_offline
+                && good.secret == SecretPlace::Form
+                && good.says_issuer
+                && good.revocation.is_none()
+        );
         let plain = at(json!({})).unwrap();
-        assert!(!plain.has_offline && !plain.secret_in_form && !plain.says_issuer);
+        assert!(!plain.has_offline && plain.secret == SecretPlace::Header && !plain.says_issuer);
         for methods in [json!([]), json!(["plain"]), json!(["s256"])] {
             let refused = at(json!({ "code_challenge_methods_supported": methods })).unwrap_err();
             assert!(matches!(refused, LoginError::NoPkce(_)), "{refused}");
