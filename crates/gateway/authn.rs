@@ -102,12 +102,13 @@ impl Authn {
     /// # Errors
     /// As [`Authn::identify`].
     pub(crate) async fn identify_fresh(&self, head: &Head) -> Result<Arc<Principal>, AuthnError> {
+        // Boxed, as what is seldom needed: room for it would be moved about with every request.
         if let Mode::Identified { identity, asks: true, .. } = &self.0 {
-            identity.ask(head, now()).await;
+            Box::pin(identity.ask(head, now())).await;
         }
         let mut done = self.judge(head, now());
         if let (Err(Flaw::UnknownKey), Mode::Identified { identity, .. }) = (&done, &self.0)
-            && identity.fresher(head).await
+            && Box::pin(identity.fresher(head)).await
         {
             done = self.judge(head, now());
         }

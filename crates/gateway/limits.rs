@@ -204,7 +204,7 @@ impl Limits {
             let key = match rule.per {
                 Per::Principal => self.keys.principal(principal),
                 Per::Upstream => self.keys.of(upstream),
-                Per::Tenant | Per::Tool | Per::Server => self.keys.of(()),
+                Per::Tenant | Per::Tool | Per::Server => self.keys.everybody,
             };
             let meter = rule.subjects(kept).of(key);
             if let Err(after) = meter.rate.take(&quota, 1, now.at) {
@@ -288,7 +288,7 @@ impl Limits {
             (Per::Upstream, Target::Thing(thing)) => self.keys.of(&thing.upstream),
             (Per::Tool, Target::Thing(thing)) => self.keys.of((&thing.upstream, thing.sort, &thing.exposed)),
             (Per::Server, _) => self.keys.of(&call.scene.server),
-            (Per::Tenant | Per::Upstream | Per::Tool, _) => self.keys.of(()),
+            (Per::Tenant | Per::Upstream | Per::Tool, _) => self.keys.everybody,
         }
     }
 }

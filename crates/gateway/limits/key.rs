@@ -12,12 +12,27 @@ use crate::visit::Visit;
 pub(crate) struct Key(u128);
 
 /// What makes them.
-#[derive(Debug, Default)]
-pub(crate) struct Keys(RandomState, RandomState);
+#[derive(Debug)]
+pub(crate) struct Keys {
+    hashers: [RandomState; 2],
+    /// The name of all that a tenant does.
+    pub(crate) everybody: Key,
+}
+
+impl Default for Keys {
+    fn default() -> Keys {
+        let hashers = [RandomState::new(), RandomState::new()];
+        Keys { everybody: made(&hashers, ()), hashers }
+    }
+}
+
+fn made<T: Hash>([one, two]: &[RandomState; 2], what: T) -> Key {
+    Key(u128::from(one.hash_one(&what)) << 64 | u128::from(two.hash_one(&what)))
+}
 
 impl Keys {
     pub(crate) fn of<T: Hash>(&self, what: T) -> Key {
-        Key(u128::from(self.0.hash_one(&what)) << 64 | u128::from(self.1.hash_one(&what)))
+        made(&self.hashers, what)
     }
 
     /// A principal within its tenant.
@@ -35,6 +50,7 @@ impl Keys {
 
     /// A short name within one conversation, for what is compared and never trusted.
     pub(crate) fn short<T: Hash>(&self, what: T) -> u64 {
-        self.0.hash_one(what)
+        let [one, _] = &self.hashers;
+        one.hash_one(what)
     }
 }
